@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from operator import mul
 
-_ROUNDS = 160
+#: Rounds of subgradients, without and with prices to begin with; after so many without a better bound, the step is halved.
+_ROUNDS, _AGAIN, _STALE = 160, 50, 6
 
 
 @dataclass(frozen=True)
@@ -32,47 +34,58 @@ class Cover:
 
 
 class Covering:
-    """`costs`: by machine, negative for one that is better on. `always`: machines that are on in any case; `open_`: those to decide."""
+    """`costs`: by machine, negative for one that is better on. `always`: machines that are on in any case; `open_`: those to decide.
+    `prices`: of a covering with the same rows and about the same costs, to begin with."""
 
-    def __init__(self, costs: Sequence[float], rows: Sequence[Row], always: Collection[int], open_: Collection[int]) -> None:
-        self._costs, self._open = costs, sorted(open_)
-        self._always = frozenset(always)
-        self._rows = [one for one in rows if one.demand > sum(one.room[number] for number in always)]
-        self._needs = [one.demand - sum(one.room[number] for number in always) for one in self._rows]
-        self._fixed = sum(costs[number] for number in always)
-        self.prices = [0.0] * len(self._rows)
-        self.bound = self._fixed + sum(min(0.0, costs[number]) for number in self._open)
-        self._optimize()
+    def __init__(
+        self,
+        costs: Sequence[float],
+        rows: Sequence[Row],
+        always: Collection[int],
+        open_: Collection[int],
+        prices: Sequence[float] | None = None,
+    ) -> None:
+        self._costs, self._open, self._always = costs, sorted(open_), frozenset(always)
+        self._rows = [[row.room[number] for number in self._open] for row in rows]
+        self._needs = [max(0, row.demand - sum(row.room[number] for number in always)) for row in rows]
+        self._fixed = sum(costs[number] for number in sorted(always))
+        self._own = [costs[number] for number in self._open]
+        self.prices = [0.0] * len(rows)
+        self.bound = self._fixed + sum(min(0.0, cost) for cost in self._own)
+        self._optimize(list(prices) if prices is not None else list(self.prices), _AGAIN if prices is not None else _ROUNDS)
 
     @property
     def is_possible(self) -> bool:
-        return all(sum(row.room[number] for number in self._open) >= need for row, need in zip(self._rows, self._needs, strict=True))
+        return all(sum(row) >= need for row, need in zip(self._rows, self._needs, strict=True))
 
-    def _lost(self, number: int, prices: Sequence[float]) -> float:
-        """What a machine costs more than its room is worth."""
-        return self._costs[number] - sum(price * row.room[number] for price, row in zip(prices, self._rows, strict=True) if price)
+    @property
+    def size(self) -> int:
+        return len(self._open)
 
-    def _optimize(self) -> None:
+    def _lost(self, prices: Sequence[float]) -> list[float]:
+        """What each machine costs more than its room is worth."""
+        lost = self._own
+        for price, row in zip(prices, self._rows, strict=True):
+            if price:
+                lost = [have - price * room for have, room in zip(lost, row, strict=True)]
+        return lost
+
+    def _optimize(self, prices: list[float], rounds: int) -> None:
         """Subgradients: the price of a row rises as long as the set lacks of it."""
         norms = [max(need, 1) for need in self._needs]
-        prices, step, stale = list(self.prices), 1.0, 0
-        goal = self._goal()
-        for _ in range(_ROUNDS if self._rows else 0):
-            on, value = [], self._fixed + sum(price * need for price, need in zip(prices, self._needs, strict=True))
-            for number in self._open:
-                lost = self._lost(number, prices)
-                if lost < 0:
-                    on.append(number)
-                    value += lost
+        step, stale, goal = 1.0, 0, self._goal()
+        for _ in range(rounds if any(self._needs) else 0):
+            lost = self._lost(prices)
+            on = [index for index, one in enumerate(lost) if one < 0]
+            value = self._fixed + sum(map(mul, prices, self._needs)) + sum(lost[index] for index in on)
             stale += 1
             if value > self.bound:
-                self.bound, self.prices, stale = value, list(prices), 0
-            elif stale > 6:
-                step, stale, prices = step / 2, 0, list(self.prices)
+                self.bound, self.prices, stale = value, prices, 0
+            elif stale > _STALE:
+                step, stale, prices = step / 2, 0, self.prices
                 continue
             lacks = [
-                (need - sum(row.room[number] for number in on)) / norm
-                for row, need, norm in zip(self._rows, self._needs, norms, strict=True)
+                (need - sum([row[index] for index in on])) / norm for row, need, norm in zip(self._rows, self._needs, norms, strict=True)
             ]
             square = sum(lack * lack for lack, price in zip(lacks, prices, strict=True) if lack > 0 or price)
             if not square:
@@ -82,20 +95,27 @@ class Covering:
 
     def _goal(self) -> float:
         """What some cover costs."""
-        on = self._completed({number for number in self._open if self._costs[number] < 0})
-        return self._fixed + sum(self._costs[number] for number in sorted(on)) if on is not None else self.bound
+        on = self._completed({index for index, cost in enumerate(self._own) if cost < 0})
+        return self._fixed + sum(self._own[index] for index in sorted(on)) if on is not None else self.bound
+
+    def _cover(self, on: Collection[int]) -> Cover:
+        return Cover(
+            self._fixed + sum(self._own[index] for index in sorted(on)), self._always | frozenset(self._open[index] for index in on)
+        )
+
+    def _surplus(self, on: Collection[int]) -> list[int]:
+        return [sum([row[index] for index in on]) - need for row, need in zip(self._rows, self._needs, strict=True)]
 
     def covers(self, most: int) -> Iterator[tuple[float, Cover | None]]:
         """What everything from now on costs at least, and a cover if this set is one; up to `most` sets."""
-        lost = {number: self._lost(number, self.prices) for number in self._open}
-        base = frozenset(number for number in self._open if lost[number] < 0)
-        order = sorted(self._open, key=lambda number: (abs(lost[number]), number))
-        weights = [abs(lost[number]) for number in order]
-        signs = [-1 if number in base else 1 for number in order]
-        changes = [[sign * row.room[number] for row in self._rows] for sign, number in zip(signs, order, strict=True)]
-        prices = [sign * self._costs[number] for sign, number in zip(signs, order, strict=True)]
-        start = [sum(row.room[number] for number in base) - need for row, need in zip(self._rows, self._needs, strict=True)]
-        cost = self._fixed + sum(self._costs[number] for number in base)
+        lost = self._lost(self.prices)
+        base = frozenset(index for index, one in enumerate(lost) if one < 0)
+        order = sorted(range(len(lost)), key=lambda index: (abs(lost[index]), index))
+        weights = [abs(lost[index]) for index in order]
+        signs = [-1 if index in base else 1 for index in order]
+        changes = [[sign * row[index] for row in self._rows] for sign, index in zip(signs, order, strict=True)]
+        prices = [sign * self._own[index] for sign, index in zip(signs, order, strict=True)]
+        start, cost = self._surplus(base), self._fixed + sum(self._own[index] for index in base)
         heap: list[tuple[float, int, int, tuple[int, ...], list[int], float]] = [(self.bound, 0, -1, (), start, cost)]
         ties = 0
         for _ in range(most):
@@ -103,7 +123,7 @@ class Covering:
                 return
             least, _, last, flipped, surplus, price = heappop(heap)
             if min(surplus, default=0) >= 0:
-                yield least, Cover(price, self._always | (base ^ frozenset(order[index] for index in flipped)))
+                yield least, self._cover(base ^ frozenset(order[index] for index in flipped))
             else:
                 yield least, None
             following = last + 1
@@ -122,32 +142,33 @@ class Covering:
     def repaired(self, most: int) -> Iterator[Cover]:
         """Covers made of the sets that cost the least but lack of something: with machines that add the most for their cost, without those
         that are not needed then."""
-        lost = {number: self._lost(number, self.prices) for number in self._open}
-        base = frozenset(number for number in self._open if lost[number] < 0)
-        for number in (None, *sorted(self._open, key=lambda one: (abs(lost[one]), one))[:most]):
-            on = self._completed(set(base if number is None else base ^ {number}))
+        lost = self._lost(self.prices)
+        base = frozenset(index for index, one in enumerate(lost) if one < 0)
+        for changed in (None, *sorted(range(len(lost)), key=lambda index: (abs(lost[index]), index))[:most]):
+            on = self._completed(set(base if changed is None else base ^ {changed}))
             if on is not None:
                 self._thin_out(on)
-                yield Cover(self._fixed + sum(self._costs[one] for one in sorted(on)), self._always | on)
+                yield self._cover(on)
 
     def _completed(self, on: set[int]) -> set[int] | None:
-        while True:
-            lacks = [need - sum(row.room[number] for number in on) for row, need in zip(self._rows, self._needs, strict=True)]
-            if max(lacks, default=0) <= 0:
-                return on
-            best = min((one for one in self._open if one not in on), key=lambda one: (self._worth(one, lacks), one), default=None)
+        lacks = [-have for have in self._surplus(on)]
+        while max(lacks, default=0) > 0:
+            lacking = [(row, lack) for row, lack in zip(self._rows, lacks, strict=True) if lack > 0]
+            best: tuple[float, int] | None = None
+            for index, cost in enumerate(self._own):
+                if index not in on:
+                    adds = sum([min(lack, row[index]) / lack for row, lack in lacking])
+                    if adds and (best is None or cost / adds < best[0]):
+                        best = (cost / adds, index)
             if best is None:
                 return None
-            on.add(best)
-
-    def _worth(self, number: int, lacks: Sequence[int]) -> float:
-        """What a machine costs for each share of what is lacking."""
-        adds = sum(min(lack, row.room[number]) / lack for lack, row in zip(lacks, self._rows, strict=True) if lack > 0)
-        return self._costs[number] / adds if adds else float("inf")
+            on.add(best[1])
+            lacks = [lack - row[best[1]] for lack, row in zip(lacks, self._rows, strict=True)]
+        return on
 
     def _thin_out(self, on: set[int]) -> None:
-        surplus = [sum(row.room[number] for number in on) - need for row, need in zip(self._rows, self._needs, strict=True)]
-        for number in sorted(on, key=lambda one: (-self._costs[one], one)):
-            if self._costs[number] > 0 and all(row.room[number] <= have for row, have in zip(self._rows, surplus, strict=True)):
-                on.discard(number)
-                surplus = [have - row.room[number] for row, have in zip(self._rows, surplus, strict=True)]
+        surplus = self._surplus(on)
+        for index in sorted(on, key=lambda one: (-self._own[one], one)):
+            if self._own[index] > 0 and all(row[index] <= have for row, have in zip(self._rows, surplus, strict=True)):
+                on.discard(index)
+                surplus = [have - row[index] for row, have in zip(self._rows, surplus, strict=True)]

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from roles.engine.packing.shape import Pod, Shape
+from roles.engine.packing.shape import Kind, Pod, Shape
 
 #: What a machine has left, as one number: cores, cores and memory, memory. One after the other is tried until all pods have room.
 _MEASURES = (("cpu",), ("cpu", "memory"), ("memory",))
@@ -17,9 +17,9 @@ _MEASURES = (("cpu",), ("cpu", "memory"), ("memory",))
 class State:
     """What is free on each machine, and how many pods of each tag are there. `measured`: what is free, by each measure."""
 
-    free: Sequence[Sequence[int]]
+    free: Sequence[list[int]]
     tags: Sequence[Counter[int]]
-    measured: Sequence[Sequence[int]]
+    measured: Sequence[list[int]]
 
 
 @dataclass
@@ -39,21 +39,30 @@ class Filler:
         self._weights = [[max(scales.values()) // scales[one] if one in measure else 0 for one in shape.resources] for measure in _MEASURES]
         #: A machine with less than a pod's size, by any measure, has no room for it.
         self._sizes = [[_measure(pod.kind.asks, weights) for pod in shape.pods] for weights in self._weights]
-        self._orders = [[(pod.kind.rank, -sizes[pod.number], pod.number) for pod in shape.pods] for sizes in self._sizes]
+        all_of = [shape.weight(pod.kind.asks) for pod in shape.pods]
+        self._orders = [
+            [(pod.kind.rank, -sizes[pod.number], -all_of[pod.number], pod.number) for pod in shape.pods] for sizes in self._sizes
+        ]
         self.start = self._state([list(free) for free in shape.free], shape.tags)
 
-    def _state(self, free: Sequence[Sequence[int]], tags: Sequence[Counter[int]]) -> State:
+    def _state(self, free: Sequence[list[int]], tags: Sequence[Counter[int]]) -> State:
         return State(free, tags, [[_measure(enumerate(one), weights) for one in free] for weights in self._weights])
 
     def after(self, places: Mapping[int, int]) -> State:
         """The state when the pods have their new places; what they left is not used any more, and stays as it is."""
-        free, tags = [list(one) for one in self.start.free], [Counter(one) for one in self.start.tags]
+        state = self._state([list(one) for one in self.start.free], [Counter(one) for one in self.start.tags])
+        self.put(places, state)
+        return state
+
+    def put(self, places: Mapping[int, int], state: State) -> None:
+        """Changes the state."""
         for number, machine in places.items():
             kind = self._shape.pods[number].kind
             for resource, amount in kind.asks:
-                free[machine][resource] -= amount
-            tags[machine].update(kind.shows)
-        return self._state(free, tags)
+                state.free[machine][resource] -= amount
+            state.tags[machine].update(kind.shows)
+            for measured, sizes in zip(state.measured, self._sizes, strict=True):
+                measured[machine] -= sizes[number]
 
     def fill(self, pods: Collection[Pod], on: Collection[int], state: State | None = None) -> dict[int, int] | None:
         """Places for all of the pods on these machines, beside the pods that are there; None if some has none."""
@@ -85,25 +94,53 @@ class _Run:
     def __init__(self, state: State, line: list[tuple[int, int]]) -> None:
         self._all_free, self._tags, self._line = state.free, state.tags, line
         self._own: dict[int, list[int]] = {}
+        self._measures: dict[int, int] = {}
         self._shown: Counter[tuple[int, int]] = Counter()
+        #: By kind of pod, the last machine that took one, with what was free on it before: fuller ones have no room.
+        self._last: dict[int, tuple[int, int]] = {}
 
     def place(self, pod: Pod, size: int) -> int | None:
         """The fullest machine that has room; it has less of it then."""
-        line, own, all_free, kind = self._line, self._own, self._all_free, pod.kind
+        kind, line, first = pod.kind, self._line, (size, -1)
+        last = self._last.get(id(kind))
+        if last is not None and (index := self._again(kind, last[1])) is not None:
+            return self._put(index, pod, size)
+        index = self._first_with_room(kind, bisect_left(line, last or first))
+        if index is None and last is not None:
+            # Others of its kind were placed before pods of other kinds: what these left may be fuller, and have room.
+            index = self._first_with_room(kind, bisect_left(line, first))
+        if index is None:
+            return None
+        self._last[id(kind)] = line[index]
+        return self._put(index, pod, size)
+
+    def _again(self, kind: Kind, machine: int) -> int | None:
+        """Where in the line the machine is, if it has room for one more."""
+        free = self._own[machine]
+        if all(amount <= free[resource] for resource, amount in kind.asks) and self._allowed(machine, kind.limits):
+            return bisect_left(self._line, (self._measures[machine], machine))
+        return None
+
+    def _first_with_room(self, kind: Kind, start: int) -> int | None:
+        line, own, all_free = self._line, self._own, self._all_free
         asks, suits, limits = kind.asks, kind.on, kind.limits
-        for index in range(bisect_left(line, (size, -1)), len(line)):
-            measure, machine = line[index]
+        for index in range(start, len(line)):
+            machine = line[index][1]
             free = own.get(machine) or all_free[machine]
             for resource, amount in asks:
                 if amount > free[resource]:
                     break
             else:
                 if (suits is None or machine in suits) and (not limits or self._allowed(machine, limits)):
-                    del line[index]
-                    insort(line, (measure - size, machine))
-                    self._take(machine, pod)
-                    return machine
+                    return index
         return None
+
+    def _put(self, index: int, pod: Pod, size: int) -> int:
+        measure, machine = self._line.pop(index)
+        self._measures[machine] = measure - size
+        insort(self._line, (measure - size, machine))
+        self._take(machine, pod)
+        return machine
 
     def _allowed(self, machine: int, limits: Iterable[tuple[int, int]]) -> bool:
         there, shown = self._tags[machine], self._shown

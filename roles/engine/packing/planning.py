@@ -7,7 +7,7 @@ from dataclasses import replace
 from roles.engine.packing.model import Plan, Problem
 from roles.engine.packing.search import MOVE, Found, Search
 from roles.engine.packing.shape import Shape
-from roles.engine.packing.why import reasons
+from roles.engine.packing.why import Reasons
 from roles.engine.placement import Trial
 
 
@@ -21,11 +21,12 @@ def plan(problem: Problem) -> Plan:
     never = {number for number, one in enumerate(shape.machines) if one.off and one.reclaimable and owned}
     search = Search(shape, kept | set(shape.stuck), never)
     search.run()
+    most = problem.max_moves if problem.max_moves is not None else search.usual
     refused: set[int] = set()
-    found = search.best(MOVE * search.share, problem.max_moves, refused)
+    found = search.best(MOVE * search.share, most, refused)
     while new := _refused(shape, found):
         refused |= new
-        found = search.best(MOVE * search.share, problem.max_moves, refused)
+        found = search.best(MOVE * search.share, most, refused)
     placed = ((shape.pods[number], machine) for number, machine in found.places.items())
     moves = {pod.name: shape.machines[machine].name for pod, machine in placed if not pod.free}
     on = {one.name for number, one in enumerate(shape.machines) if number in found.on}
@@ -36,7 +37,7 @@ def plan(problem: Problem) -> Plan:
         cost=found.cost,
         moves=moves,
         bound=search.bound(),
-        why={name: "; ".join(map(str, found_)) for name, found_ in reasons(search, found, refused).items()},
+        why=Reasons(search, found, refused),
     )
 
 

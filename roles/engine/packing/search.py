@@ -21,7 +21,9 @@ _PRICES = (0.1, 0.02, 0.3, 0.6, 1.0, 0.0)
 #: More room than the pods ask for, as a share: a set without spare room seldom packs.
 _MARGINS = (0.0, 0.004, 0.008, 0.015, 0.025, 0.04, 0.06, 0.09, 0.13)
 #: How many sets are looked at for one price and margin, and how many of the cheapest are packed.
-_SETS, _COVERS, _PACKED = 3000, 120, 10
+_SETS, _COVERS, _PACKED, _REPAIRED = 3000, 120, 10, 2000
+#: A cluster with more machines than this has its own prices, no swaps, and a search for the price that moves as many pods as is usual.
+_MANY, _PRICES_OF_MANY, _HALVES = 120, (0.3, 0.6, 1.0), 6
 #: How many pods are placed in all, and how many sets are looked at for the bound.
 _WORK, _BOUND_SETS = 700_000, 30_000
 
@@ -47,16 +49,61 @@ class Search:
         self.evictions = [sum(not pod.free for pod in there) for there in shape.by_machine]
         self.found: dict[frozenset[int], Found] = {}
         self.work = _WORK
+        #: The margin that was enough last.
+        self._margin = 0
+        self._prices: list[float] | None = None
         self._failed: set[frozenset[int]] = set()
         self.filler = Filler(shape)
         self._rows = list(_rows(shape))
         on = [number for number, one in enumerate(shape.machines) if not one.off]
         self.share = sum(self.costs[number] for number in on) / max(1, sum(self.evictions))
         self.start = self._record(frozenset(on), {})
+        #: At most so many pods move if nobody says how many may; None: as many as are worth it.
+        self.usual: int | None = None
 
     def run(self) -> None:
-        for price in _PRICES:
+        if len(self.open) <= _MANY:
+            for price in _PRICES:
+                self._search(price * self.share)
+            return
+        self.usual = self._emptied_one_by_one()
+        for price in _PRICES_OF_MANY:
             self._search(price * self.share)
+        self._aim(self.usual)
+
+    def _emptied_one_by_one(self) -> int:
+        """How many pods move if each machine that can be is emptied, the dearest for its pods first, as other consolidators do."""
+        order = sorted(
+            (number for number in self.open if not self.shape.machines[number].off),
+            key=lambda one: (-self.costs[one] / (1 + len(self.shape.by_machine[one])), one),
+        )
+        on, state, places = set(self.start.on), self.filler.after({}), dict[int, int]()
+        there = [list(there) for there in self.shape.by_machine]
+        for number in order:
+            on.discard(number)
+            found = self.filler.fill(there[number], on, state)
+            if found is None:
+                on.add(number)
+                continue
+            self.filler.put(found, state)
+            places |= found
+            for pod, machine in found.items():
+                there[machine].append(self.shape.pods[pod])
+        whole = frozenset(on)
+        if whole not in self.found and self.survives(whole, places):
+            self._record(whole, places)
+        return sum(moves for number, moves in enumerate(self.evictions) if number not in whole)
+
+    def _aim(self, most: int) -> None:
+        """The price at which about so many pods move is looked for, by halves."""
+        low, high = 0.0, 4 * self.share
+        for _ in range(_HALVES):
+            price = (low + high) / 2
+            found = self._search(price)
+            if found is None or found.moves > most:
+                low = price
+            else:
+                high = price
 
     def best(self, price: float, most: int | None = None, always: Collection[int] = ()) -> Found:
         """The cheapest with a price on each move, with at most so many moves, and with these machines on. If more may move, what is found
@@ -68,7 +115,7 @@ class Search:
         """No set of machines that has room enough, added up, costs less."""
         covering = Covering(self.costs, self._rows, self.always, self.open)
         bound, best = covering.bound, min(one.cost for one in self.found.values())
-        for least, cover in covering.covers(_BOUND_SETS):
+        for least, cover in covering.covers(_BOUND_SETS * 60 // max(60, covering.size)):
             bound = max(bound, min(least, best))
             best = min(best, cover.cost) if cover is not None else best
             if least >= best:
@@ -77,17 +124,23 @@ class Search:
 
     # ---- sets
 
-    def _search(self, price: float) -> None:
+    def _search(self, price: float) -> Found | None:
+        """The cheapest set that is found with a price on each move; sets with fewer moves are derived from it."""
         costs = [cost - price * moves for cost, moves in zip(self.costs, self.evictions, strict=True)]
-        for margin in _MARGINS:
+        first = max(0, self._margin - 2) if len(self.open) > _MANY else 0
+        for number, margin in enumerate(_MARGINS[first:], start=first):
             rows = [Row(row.room, row.demand + int(row.demand * margin)) for row in self._rows]
-            covering = Covering(costs, rows, self.always, self.open)
+            covering = Covering(costs, rows, self.always, self.open, self._prices)
+            self._prices = covering.prices
             if not covering.is_possible:
-                return
+                return None
             found = next((found for cover in _cheapest(covering) if (found := self.packed(cover.on)) is not None), None)
             if found is not None:
-                self._unwind(self._improve(found, costs))
-                return
+                self._margin = number
+                found = self._improve(found, costs)
+                self._unwind(found)
+                return found
+        return None
 
     def packed(self, on: frozenset[int]) -> Found | None:
         """The set, if all pods have room on it."""
@@ -137,7 +190,7 @@ class Search:
     def _neighbours(self, on: frozenset[int], costs: Sequence[float]) -> Iterator[frozenset[int]]:
         inside = [number for number in self.open if number in on]
         outside = [number for number in self.open if number not in on]
-        if len(self.open) > 120:
+        if len(self.open) > _MANY:
             return
         changes = [*_swaps(inside, outside, costs)]
         surplus = [sum(row.room[number] for number in on) - row.demand for row in self._rows]
@@ -195,14 +248,14 @@ def _swaps(
 
 def _cheapest(covering: Covering) -> list[Cover]:
     found: dict[frozenset[int], Cover] = {}
-    for _, cover in covering.covers(_SETS):
+    for _, cover in covering.covers(_SETS if covering.size <= _MANY else _SETS // 5):
         if cover is not None:
             found[cover.on] = cover
             if len(found) >= _COVERS:
                 break
-    for cover in covering.repaired(24):
+    for cover in covering.repaired(min(24, _REPAIRED // (1 + covering.size))):
         found[cover.on] = cover
-    return sorted(found.values(), key=lambda one: (one.cost, sorted(one.on)))[:_PACKED]
+    return sorted(found.values(), key=lambda one: (one.cost, sorted(one.on)))[: _PACKED if covering.size <= _MANY else 2]
 
 
 def _rows(shape: Shape) -> Iterator[Row]:

@@ -44,7 +44,7 @@ class Kind:
         return len(self.on) if self.on is not None else _ALL - bool(self.limits)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pod:
     """A pod that may move. `home`: the number of its machine; `free`: it has no node yet, so that it moves without an eviction."""
 

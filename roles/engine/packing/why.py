@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -28,20 +28,38 @@ class Reason:
         return f"{self.cause.value}: {self.subject}"
 
 
-def reasons(search: Search, found: Found, refused: Collection[int]) -> dict[str, tuple[Reason, ...]]:
-    """By the name of each node that was on and stays: all of these together keep it, with the other nodes as they are after the plan."""
-    judge = _Judge(search, found, refused)
-    stays = (number for number in sorted(found.on) if not search.shape.machines[number].off)
-    return {search.shape.machines[number].name: judge.of(number) for number in stays}
+class Reasons(Mapping[str, str]):
+    """By the name of each node that was on and stays: all that keeps it together, with the other nodes as they are after the plan. It is
+    looked for when it is asked for: on a large cluster that takes longer than the plan."""
+
+    def __init__(self, search: Search, found: Found, refused: Collection[int]) -> None:
+        machines = search.shape.machines
+        self._numbers = {machines[number].name: number for number in sorted(found.on) if not machines[number].off}
+        self._judge = _Judge(search, found, refused)
+        self._texts: dict[str, str] = {}
+
+    def __getitem__(self, node: str) -> str:
+        if node not in self._texts:
+            self._texts[node] = "; ".join(map(str, self._judge.of(self._numbers[node])))
+        return self._texts[node]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
 
 
 class _Judge:
     def __init__(self, search: Search, found: Found, refused: Collection[int]) -> None:
         self._search, self._shape, self._found, self._refused = search, search.shape, found, refused
-        self._state: State = search.filler.after(found.places)
         self._come: dict[int, list[Pod]] = {}
         for number, machine in found.places.items():
             self._come.setdefault(machine, []).append(self._shape.pods[number])
+
+    @cached_property
+    def _state(self) -> State:
+        return self._search.filler.after(self._found.places)
 
     def of(self, machine: int) -> tuple[Reason, ...]:
         shape, name = self._shape, self._shape.machines[machine].name
@@ -98,12 +116,13 @@ class _Judge:
     def _other(self, machine: int, there: Sequence[Pod]) -> Iterator[Reason]:
         """All its pods have room elsewhere, and nothing keeps it by itself."""
         problem, found = self._shape.problem, self._found
+        most = problem.max_moves if problem.max_moves is not None else self._search.usual
         moves = sum(not pod.free for pod in self._shape.by_machine[machine])
         on = found.on - {machine}
         if machine in self._refused:
             yield Reason(Cause.BOUND, "placement does not confirm where its pods would go")
-        elif problem.max_moves is not None and found.moves + moves > problem.max_moves:
-            yield Reason(Cause.MOVES, f"{found.moves + moves} pods would move, and at most {problem.max_moves} may")
+        elif most is not None and found.moves + moves > most:
+            yield Reason(Cause.MOVES, f"{found.moves + moves} pods would move, and at most {most} may")
         elif (places := self._search.filler.fill(self._search.leaving(on), on)) is not None and not self._search.survives(on, places):
             yield Reason(
                 Cause.SPARE, f"its room is needed if {'another node fails' if problem.spare == 1 else f'{problem.spare} others fail'}"

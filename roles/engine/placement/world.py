@@ -231,6 +231,8 @@ class World:
         self.rooms = {name_of(node): Room(node, name_of(node) in without) for node in view.nodes}
         self.held: dict[str, Held] = {}
         self.alike: dict[Likeness, Alike] = {}
+        #: Those with an anti-affinity, in the same order.
+        self._hostile: list[Alike] = []
         #: What has been found among the first of them: found again for those that came later only.
         self._found: dict[object, tuple[list[Any], int]] = {}
         #: What has come and gone: the pods, and whether a node that is not left has more room since.
@@ -303,14 +305,17 @@ class World:
         if found is None:
             namespace, _, against, ending = held.likeness
             found = self.alike[held.likeness] = Alike(namespace, labels_of(held.pod), against, ending)
+            if against:
+                self._hostile.append(found)
         return found
 
-    def _all(self, key: object, of: Callable[[Alike], Iterable[_T]]) -> list[_T]:
-        """What `of` finds among all pods that are alike; `key`: what it depends on."""
+    def _all(self, key: object, of: Callable[[Alike], Iterable[_T]], among: Collection[Alike] | None = None) -> list[_T]:
+        """What `of` finds among all pods that are alike, or some of these that only become more; `key`: what it depends on."""
         found, seen = self._found.get(key, ([], 0))
-        if seen < len(self.alike):
-            found.extend(one for alike in islice(self.alike.values(), seen, None) for one in of(alike))
-            self._found[key] = (found, len(self.alike))
+        among = self.alike.values() if among is None else among
+        if seen < len(among):
+            found.extend(one for alike in islice(among, seen, None) for one in of(alike))
+            self._found[key] = (found, len(among))
         return found
 
     def near(self, wanted: tuple[Term, ...]) -> list[Alike]:
@@ -330,6 +335,7 @@ class World:
         return self._all(
             ("against", namespace, labels),
             lambda alike: [(alike, term, covered is True) for term in alike.against if (covered := self.covers(term, pod)) is not False],
+            self._hostile,
         )
 
     def is_about(self, term: Term, alike: Alike) -> bool | None:
