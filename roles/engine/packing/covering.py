@@ -19,10 +19,11 @@ _ROUNDS, _AGAIN, _STALE = 160, 50, 6
 
 @dataclass(frozen=True)
 class Row:
-    """`room`: by machine; the machines that are on need `demand` together."""
+    """`room`: by machine; the machines that are on need `demand` together. `hosts`: it counts machines, and not what they have."""
 
     room: Sequence[int]
     demand: int
+    hosts: bool = False
 
 
 @dataclass(frozen=True)

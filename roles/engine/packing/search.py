@@ -65,6 +65,8 @@ class Search:
         if len(self.open) <= _MANY:
             for price in _PRICES:
                 self._search(price * self.share)
+            self._emptied_one_by_one()
+            self._unwind(self._improve(self.best(MOVE * self.share), self._with_price(MOVE * self.share)))
             return
         self.usual = self._emptied_one_by_one()
         for price in _PRICES_OF_MANY:
@@ -126,10 +128,11 @@ class Search:
 
     def _search(self, price: float) -> Found | None:
         """The cheapest set that is found with a price on each move; sets with fewer moves are derived from it."""
-        costs = [cost - price * moves for cost, moves in zip(self.costs, self.evictions, strict=True)]
+        costs = self._with_price(price)
         first = max(0, self._margin - 2) if len(self.open) > _MANY else 0
         for number, margin in enumerate(_MARGINS[first:], start=first):
-            rows = [Row(row.room, row.demand + int(row.demand * margin)) for row in self._rows]
+            # Pods that are kept apart do not find room on every machine that is on.
+            rows = [replace(row, demand=row.demand + (number // 2 if row.hosts else int(row.demand * margin))) for row in self._rows]
             covering = Covering(costs, rows, self.always, self.open, self._prices)
             self._prices = covering.prices
             if not covering.is_possible:
@@ -141,6 +144,9 @@ class Search:
                 self._unwind(found)
                 return found
         return None
+
+    def _with_price(self, price: float) -> list[float]:
+        return [cost - price * moves for cost, moves in zip(self.costs, self.evictions, strict=True)]
 
     def packed(self, on: frozenset[int]) -> Found | None:
         """The set, if all pods have room on it."""
@@ -281,7 +287,7 @@ def _rows(shape: Shape) -> Iterator[Row]:
                 apart[tag] += 1
                 together.setdefault(tag, Counter())[pod.home] += 1
     for tag, count in apart.most_common(1):
-        yield Row([max(1, together[tag][number]) for number in range(len(shape.machines))], count)
+        yield Row([max(1, together[tag][number]) for number in range(len(shape.machines))], count, hosts=True)
 
 
 def _room(shape: Shape, machine: int, resource: int) -> int:
