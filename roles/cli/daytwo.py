@@ -23,7 +23,7 @@ HOME = Path(__file__).resolve().parents[2]
 if str(HOME) not in sys.path:
     sys.path.insert(0, str(HOME))  # pyproject installs this file alone
 
-from roles.engine.commands import STARTED_AS, inventories  # noqa: E402
+from roles.engine.commands import STARTED_AS, inventories, to_type  # noqa: E402
 
 DEPLOYS = HOME / "deploys"
 INVENTORY = "DAYTWO_INVENTORY"
@@ -170,6 +170,7 @@ class Deploys(click.Group):
                 click.Argument(["words"], nargs=-1, type=Words(), metavar=f"{(_LIMIT if key is None else _PLAIN[key])[0]} [KEY=VALUE...]"),
                 click.Option(["--dry"], is_flag=True, help="Show the plan, write nothing."),
                 click.Option(["-y", "--yes"], is_flag=True, help="Carry out the plan without a question."),
+                click.Option(["--data"], multiple=True, metavar="KEY=VALUE", help="The same as KEY=VALUE alone."),
                 click.Option(["--limit"], multiple=True, metavar="HOST", help="Only these hosts, groups or patterns."),
                 click.Option(["-v", "--verbose"], count=True, help="Show what pyinfra says, too."),
             ],
@@ -184,7 +185,9 @@ class Deploys(click.Group):
                 formatter.write_dl([(name, brief(text)) for name, text in texts.items() if (_READS in text) is reads])
 
 
-def start(ctx: click.Context, words: tuple[str, ...], dry: bool, yes: bool, limit: tuple[str, ...], verbose: int) -> None:
+def start(
+    ctx: click.Context, words: tuple[str, ...], dry: bool, yes: bool, data: tuple[str, ...], limit: tuple[str, ...], verbose: int
+) -> None:
     """Become pyinfra."""
     deploy, given = str(ctx.info_name).replace("-", "_"), ctx.obj
     command = [
@@ -194,12 +197,12 @@ def start(ctx: click.Context, words: tuple[str, ...], dry: bool, yes: bool, limi
         inventory(given),
         f"{DEPLOYS}/{deploy}.py",
     ]
-    command += arguments(deploy, words)
+    command += arguments(deploy, [*words, *data])
     command += [part for host in limit for part in ("--limit", host)]
     command += ["--dry"] * dry + ["-y"] * yes + ["-v"] * verbose
     path = os.pathsep.join([str(HOME), *filter(None, [os.environ.get("PYTHONPATH")])])
     started = shlex.join(["daytwo", *(["-i", given] if given else [])])
-    os.execve(command[0], command, {**os.environ, "PYTHONPATH": path, STARTED_AS: started})  # noqa: S606 - it becomes pyinfra
+    os.execve(command[0], command, {**os.environ, "PYTHONPATH": path, STARTED_AS: started, **to_type(["daytwo", *sys.argv[1:]])})  # noqa: S606 - it becomes pyinfra
 
 
 @click.group(cls=Deploys, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -66,7 +66,7 @@ def uncordon(fleet: Fleet, asked: tuple[Options, UncordonOptions]) -> Turns:
     cordoned a node.
     """
     options, wanted = asked
-    reached = connect_cluster(fleet, wanted.kubeconfig)
+    reached = connect_cluster(fleet, wanted.kubeconfig, asks_workers=False)
     names = _nodes(fleet, reached, wanted.nodes)
     plan = plan_uncordon(reached.session, names, force=wanted.force)
     run = uncordon_run(fleet, options, reached.session, plan, wanted)

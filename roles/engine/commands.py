@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-#: The variable that says how the command `daytwo` (roles/cli/) was called.
-STARTED_AS = "DAYTWO_STARTED_AS"
-# A deploy in a sentence, with what stands before it where it is a whole command already; or --data alone, before a key or a colon.
+#: The variables of the command `daytwo` (roles/cli/): how it was called, and all its words.
+STARTED_AS, TYPED = "DAYTWO_STARTED_AS", "DAYTWO_TYPED"
+# A deploy in a sentence, with what stands before it where it is a whole command already, such as a recorded one with its paths; or --data
+# alone, before a key or a colon.
 _OPTIONS = r"(?: --data (?:'[^']*'|[^\s']\S*)| --?[a-z][\w-]*)*"
-_NAMED = re.compile(rf"(?<![\w./-])(\S*pyinfra \S+ )?deploys/([a-z_]+)\.py({_OPTIONS})|(?<![\w-])--data(?: (?=['\w])|(?=:))")
+_NAMED = re.compile(
+    rf"(?<![\w./-])(\S*pyinfra (?:\S+ ){{1,4}}?(?:/\S*/)?)?deploys/([a-z_]+)\.py({_OPTIONS})|(?<![\w-])--data(?: (?=['\w])|(?=:))"
+)
 _inventory, _started_as = "INVENTORY", ""
 _HOME = Path(__file__).resolve().parents[2]
 
@@ -27,6 +33,16 @@ def command(deploy: str, **data: str) -> str:
         return f"{_started_as} {shlex.join([deploy, *(f'{key}={value}' for key, value in data.items())])}"
     words = ["pyinfra", _inventory, f"deploys/{deploy}.py", *(word for key, value in data.items() for word in ("--data", f"{key}={value}"))]
     return shlex.join(words)
+
+
+def typed() -> list[str]:
+    """The command line of this process, as the operator typed it."""
+    return shlex.split(os.environ.get(TYPED, "")) or [Path(sys.argv[0]).name, *sys.argv[1:]]
+
+
+def to_type(words: Sequence[str]) -> dict[str, str]:
+    """The environment in which `typed` are these words."""
+    return {TYPED: shlex.join(words)}
 
 
 def started_as() -> str:

@@ -226,7 +226,7 @@ def _run_to_undo(fleet: Fleet) -> ObjectRun | Undoing:
         if not runs:
             raise bridge.refuse("there is nothing to undo: no node has a confirmed change that is not undone")
         if why := unsure(history, runs, time.time()):
-            raise bridge.refuse(f"{why}: {command('rollback', run='NAME')} ({command('changes')} lists them)")
+            raise bridge.refusals([f"{why}: {command('rollback', run='NAME')} ({command('changes')} lists them)"])
         _show_chosen(history, runs)
     # Runs on objects are undone one by one.
     if (run := objects.to_undo(fleet, wanted, runs[0], {**history, **kept})) is not None:
@@ -275,7 +275,7 @@ def _reverted_drained(change: Recorded, runs: Sequence[str]) -> bool:
 def _nothing_of(runs: Sequence[str]) -> str:
     names = " and ".join(runs)
     ways = f"{command('changes')} lists the runs, and {command('uncordon', nodes='NODE')} removes a cordon"
-    return f"run {names} has no confirmed change on these nodes; {ways}"
+    return f"no node has a confirmed change of run {names}, or a cordon of it; {ways}"
 
 
 @deploying("Roll back", _run_to_undo, all_reachable=True)

@@ -111,13 +111,19 @@ def last_run_text(last: LastRun | None) -> str:
     return last.state + (f", {brief_age(last.age_seconds)} ago" if last.age_seconds is not None else "")
 
 
+def _ready(one: NodeReport) -> str:
+    if not one.ready:
+        return f"NO ({one.why_not_ready})"
+    return "yes" if one.answers else "yes, says the API, but it does not answer"
+
+
 def row(one: NodeReport, now: float) -> list[str]:
     """The cells of HEADERS; `now`: seconds since 1970."""
     known = one.name is not None
     unknown = "not known"
     cells = [
         one.host,
-        unknown if not known else "yes" if one.ready else f"NO ({one.why_not_ready})",
+        unknown if not known else _ready(one),
         (cordon_text(one.cordoned, now) or "-") if known else unknown,
         (", ".join(one.pressures or ()) or "-") if known else unknown,
         unknown if one.needs_reboot is None else "NEEDED" if one.needs_reboot else "no",

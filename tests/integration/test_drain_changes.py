@@ -140,7 +140,7 @@ def test_pods_that_a_restart_would_lose_are_drained_before_it(lab: Lab) -> None:
     )
     assert cordon_of(lab, "w1") == FREE and operator.files(lab, "w1") == files
     nothing = pyinfra("rollback", "-y", *data(run=first))
-    assert nothing.code == 1 and "no confirmed change" in nothing.all, nothing.all
+    assert nothing.code == 1 and "no node has a confirmed change of run" in nothing.all, nothing.all
 
     second = dies()
     told = pyinfra("feature_gates", "-y", *wish, "--data", f"take_over={second}")

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from roles.cli import daytwo
-from roles.engine.commands import as_typed, command, inventories, use_inventory, whole
+from roles.engine.commands import TYPED, as_typed, command, inventories, to_type, typed, use_inventory, whole
 from roles.engine.inputs import registry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,7 +138,7 @@ def test_it_becomes_pyinfra_in_any_folder(tmp_path: Path) -> None:
     (tmp_path / "hosts.py").write_text('control_plane = ["@fake/cp1"]\n')
     code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import daytwo; daytwo.main(prog_name='daytwo')"
     done = subprocess.run(
-        [sys.executable, "-c", code, str(ROOT / "roles/cli"), "-i", "hosts.py", "drain", "nodse=w1", "-y"],
+        [sys.executable, "-c", code, str(ROOT / "roles/cli"), "-i", "hosts.py", "drain", "--data", "nodse=w1", "-y"],
         cwd=tmp_path,
         env={**os.environ, "PYINFRA_PROGRESS": "off", "XDG_STATE_HOME": str(tmp_path)},
         capture_output=True,
@@ -158,6 +158,9 @@ def test_help_needs_nothing_of_the_folder_that_it_is_started_in(tmp_path: Path) 
     assert done.returncode == 0 and "  drain_timeout" in done.stdout, done.stderr
 
 
+RECORDED = "pyinfra --config /srv/config.py /srv/inventories/a.py /srv/deploys/x.py --data b=c --data d=e -y"
+
+
 @pytest.mark.parametrize(
     ("text", "daytwo", "pyinfra"),
     [
@@ -170,6 +173,7 @@ def test_help_needs_nothing_of_the_folder_that_it_is_started_in(tmp_path: Path) 
             "by pyinfra a.py deploys/x.py -y --data b=c",
         ),
         ("--data-dir x", "--data-dir x", "--data-dir x"),
+        (RECORDED, RECORDED, RECORDED),
     ],
 )
 def test_keys_in_hints_are_as_they_were_typed(text: str, daytwo: str, pyinfra: str) -> None:
@@ -180,6 +184,15 @@ def test_keys_in_hints_are_as_they_were_typed(text: str, daytwo: str, pyinfra: s
         assert (whole(text), as_typed(text)) == (pyinfra, pyinfra)
     finally:
         use_inventory("INVENTORY")
+
+
+def test_a_record_has_the_command_as_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/venv/bin/pyinfra", "/srv/a.py", "/srv/deploys/drain.py", "--data", "nodes=w1"])
+    monkeypatch.delenv(TYPED, raising=False)
+    assert typed() == ["pyinfra", "/srv/a.py", "/srv/deploys/drain.py", "--data", "nodes=w1"]
+    for name, value in to_type(["daytwo", "drain", "w 1"]).items():
+        monkeypatch.setenv(name, value)
+    assert typed() == ["daytwo", "drain", "w 1"]
 
 
 def test_commands_in_hints_are_as_the_operator_has_begun() -> None:

@@ -72,13 +72,17 @@ class ConnectedCluster:
     names: dict[str, str]
 
 
-def connect_cluster(fleet: Fleet, kubeconfig: str | None, wait: float = API_WAIT) -> ConnectedCluster:
+def connect_cluster(fleet: Fleet, kubeconfig: str | None, wait: float = API_WAIT, *, asks_workers: bool = True) -> ConnectedCluster:
     """Read all nodes of the inventory that answer, also those that --limit excludes (a refused worker of these is left out, with a
-    warning), and open a session to the API, which may be away for `wait` seconds. Raises DeployError."""
+    warning), and open a session to the API, which may be away for `wait` seconds. Without `asks_workers` one that does not answer is no
+    reason to stop: its machine may be off. Raises DeployError."""
+    away = [] if asks_workers else [one for one in fleet.unreachable if not one.is_control_plane and one is not fleet.lock_host]
+    for remote in away:
+        fleet.expect_away(remote)
     bridge.stop(unreachable(fleet))
     if not fleet.targets:
         raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or leave --limit out")
-    skipped = {remote.name for remote in fleet.unreachable}
+    skipped = {remote.name for remote in (*fleet.unreachable, *away)}
     answering = [remote for remote in fleet.inventory if remote.name not in skipped and (remote.connected or remote.connect())]
     return connect_some(fleet, answering, kubeconfig, wait)
 

@@ -10,13 +10,13 @@ import json
 import os
 import secrets
 import socket
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from roles.engine import commands
 from roles.engine.bounds import read_json
 from roles.engine.files import create_private, keep_newest, state_folder
 from roles.engine.transaction.change_script import Holder
@@ -56,7 +56,7 @@ def this_run(run_id: str, desired: Mapping[str, Any]) -> RunInfo:
         id=run_id,
         who=f"{os.environ.get('SUDO_USER') or getpass.getuser()}@{socket.gethostname()}",
         origin=os.environ.get("SSH_CONNECTION", "").split(" ")[0],
-        command=" ".join(mask_command([Path(sys.argv[0]).name, *sys.argv[1:]])),
+        command=" ".join(mask_command(commands.typed())),
         data=hashlib.sha256(text.encode()).hexdigest(),
         at=now(),
     )

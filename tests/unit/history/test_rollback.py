@@ -84,7 +84,7 @@ def cordoned(limit: Sequence[str] = (), *, by: str = INFO.id) -> tuple[str, ...]
 
 def test_a_run_that_was_killed_in_the_middle_of_a_drain_has_only_its_cordon() -> None:
     """Nothing of it is on a node yet."""
-    assert cordoned() == () and "no confirmed change on these nodes" in cordoned(by="r20260101-000000-ffff")[0]
+    assert cordoned() == () and "no node has a confirmed change of run" in cordoned(by="r20260101-000000-ffff")[0]
     assert cordoned(["w1"]) and not cordoned(["w2"])
 
 

@@ -87,6 +87,8 @@ def test_of_a_machine_that_is_off_the_api_still_speaks() -> None:
     ]  # fmt: skip
     assert ["not Ready" in sentences(one)[0], "uncordon.py --data nodes=node-1" in sentences(one)[1]] == [True, True]
     assert not one.report().answers
+    still = node()
+    assert cells(NodeGlance("w1", None, still, node_fate(still), ""))["ready"] == "yes, says the API, but it does not answer"
 
 
 RUN = "r20260101-000000-aaaa"
