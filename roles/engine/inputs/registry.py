@@ -257,6 +257,12 @@ def takes_pairs(name: str) -> bool:
     return may_be_json(name) and "object" in _written()[name]["type"] and any(isinstance(one, str) and "=" in one for one in examples(name))
 
 
+def allows(name: str, value: object) -> bool:
+    """A pair of this key may have this value, as far as SCHEMA lists the values."""
+    more = _written()[name].get("additionalProperties")
+    return not isinstance(more, Mapping) or "enum" not in more or value in more["enum"]
+
+
 def written_names() -> frozenset[str]:
     """The names of all keys, as `written_readers` has them."""
     return frozenset(written_readers())

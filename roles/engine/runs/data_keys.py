@@ -54,7 +54,7 @@ def refused_keys(remotes: Iterable[Remote], pyinfra: frozenset[str], main: str =
             problems.append(Refusal(remote.name, f"own_keys: {error}"))
             continue
         for key, why in _unknown(remote.data_keys, pyinfra, own).items():
-            if pairs and remote.data_origin(key) == "--data":
+            if pairs and remote.data_origin(key) == "--data" and registry.allows(pairs, remote.data(key)):
                 why = as_pair(key, remote.data(key), pairs, {*registry.names(), *pyinfra}) or why
             found.setdefault((remote.data_origin(key), why), []).append(remote.name)
     return problems + [Refusal(_hosts(hosts), f"{where}: {why}", WAY_OUT) for (where, why), hosts in found.items()]

@@ -96,6 +96,7 @@ SINGLE = [
     Wrong("objects soak", ("disruption_budgets", "-y", *data(soak="60")), ("--data soak:",)),
     Wrong("drain pace", ("drain", "-y", *data(nodes="w1", max_unavailable="2")), ("--data max_unavailable:",)),
     Wrong("a gate as a key", ("feature_gates", "-y", *data(NodeSwap="true")), ("did you mean feature_gates=NodeSwap=true?",)),
+    Wrong("no gate as a key", ("feature_gates", "-y", *data(rack="5")), ("rack is not a key of daytwo's data; no deploy reads it",)),
     Wrong("a field as a key", ("kubelet_config", "-y", *data(maxPods="200")), ("did you mean kubelet_config=maxPods=200?",)),
     Wrong("a flag as a key", ("control_plane_flags", "-y", "--data", "kube-apiserver:v=4"), ("control_plane_flags=kube-apiserver:v=4?",)),
     Wrong("a class as a key", ("priority_classes", "-y", *data(web="1000")), ("did you mean priority_classes=web=1000?",)),
