@@ -69,9 +69,9 @@ def _layouts(cells: Sequence[Sequence[str]], natural: Sequence[int], most: int) 
 
 
 def _cost(cells: Sequence[Sequence[str]], widths: Sequence[int], most: int) -> float:
-    """Lines; one that runs over takes two, and columns read better than what is below them."""
+    """Lines; one that runs over counts as four, so that it is the last resort, and columns read better than what is below them."""
     lines = [line for row in cells for line in _lines(cells[0], row, widths, most)]
-    return sum(1 + (columns(line) > most) for line in lines) * (1 if len(widths) == len(cells[0]) else 1.5)
+    return sum(1 + 3 * (columns(line) > most) for line in lines) * (1 if len(widths) == len(cells[0]) else 1.5)
 
 
 def _lines(headers: Sequence[str], row: Sequence[str], widths: Sequence[int], most: int) -> Iterator[str]:
