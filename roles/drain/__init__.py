@@ -13,7 +13,7 @@ from roles.engine.bridge.tasks import Pool
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.folding import counted
 from roles.engine.inputs import Changes, Declared
-from roles.engine.kube.fields import name_of
+from roles.engine.kube.fields import name_of, node_of_host
 from roles.engine.object_runs import ConnectedCluster, connect_cluster, dry_run
 from roles.engine.objects import Session
 from roles.engine.outage import DrainConsents, Drainer, DrainPlan, Mark, PodFate, ask_again, cluster_time, plan_drain, plan_text, read_drain
@@ -76,8 +76,11 @@ def uncordon(fleet: Fleet, asked: tuple[Options, UncordonOptions]) -> Turns:
 def _nodes(fleet: Fleet, reached: ConnectedCluster, asked: tuple[str, ...] | None) -> tuple[str, ...]:
     limited = [remote.name for remote in fleet.targets] if fleet.others else []
     try:
-        known = [name_of(node) for node in reached.session.fetch_all("/api/v1/nodes")]
-        return chosen_nodes(asked, limited, reached.names, known)
+        known = {name_of(node): node for node in reached.session.fetch_all("/api/v1/nodes")}
+        free = {name: node for name, node in known.items() if name not in reached.names.values()}
+        silent = (remote for remote in fleet.inventory if remote.name not in reached.names)
+        found = {remote.name: name_of(node) for remote in silent if (node := node_of_host(remote.name, remote.address, free)) is not None}
+        return chosen_nodes(asked, limited, {**reached.names, **found}, known)
     except ValueError as error:
         raise bridge.refusals([error]) from None
     except ApiFailure as error:

@@ -14,6 +14,7 @@ from roles.engine.context import Stage
 from roles.engine.findings import Result
 from roles.engine.inputs import Changes, Declared, Undo, read_model
 from roles.engine.kube import Object
+from roles.engine.kube.fields import node_of_host
 from roles.engine.node_changes import KUBELET
 from roles.engine.object_runs import ConnectedCluster, Consents, ObjectRun, cluster_session, connect_some
 from roles.engine.objects import Session
@@ -28,7 +29,7 @@ from roles.engine.transaction.object_record import CANNOT_UNDO
 from roles.engine.voice import show, show_lines
 from roles.power import listing
 from roles.power.model import PowerOptions
-from roles.power.plan import by_name, missing, node_of, off_refusals, power_mark
+from roles.power.plan import by_name, missing, off_refusals, power_mark
 from roles.power.turning import POWER_OFF, Machine, OnPlan, Turning
 from roles.reboot import BootProof, RebootOptions, RebootPlan, boot_plans, boot_problems, order, servers
 
@@ -78,7 +79,7 @@ def _listed(fleet: Fleet, drivers: Mapping[str, Driver], wanted: PowerOptions) -
 def _forgive_off(fleet: Fleet, nodes: Mapping[str, Object]) -> None:
     """Hosts that a run has turned off are away as asked."""
     for remote in list(fleet.unreachable):
-        node = node_of(remote.name, remote.address, nodes)
+        node = node_of_host(remote.name, remote.address, nodes)
         if node is not None and power_mark(node, POWER_OFF.name) is not None:
             fleet.expect_away(remote)
 
@@ -181,7 +182,7 @@ def _on_run(
     plans, refused = [], []
     for machine in machines.values():
         # It may be off, so it is not asked which Node it is; the proof compares its boot with what that Node's kubelet reports.
-        node = node_of(machine.host, machine.remote.address, nodes)
+        node = node_of_host(machine.host, machine.remote.address, nodes)
         if node is None:
             refused.append(f"{machine.host}: the cluster has no Node of this name, and not one of its address {machine.remote.address}")
         else:

@@ -10,12 +10,11 @@ from roles.engine.api.nodes import node_lease
 from roles.engine.bridge import Fleet, Remote, whole
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, is_ready
-from roles.engine.kube.fields import name_of
+from roles.engine.kube.fields import name_of, node_of_host
 from roles.engine.objects import Session
 from roles.engine.outage import node_fate, read_mark
 from roles.engine.power import Driver, PowerError, switch_of
 from roles.engine.table import brief_age, render
-from roles.power.plan import node_of
 
 HEADERS = ("host", "driver", "BMC says", "Node says", "lease", "mark")
 
@@ -37,7 +36,7 @@ def _bmc(driver: Driver) -> str:
 
 
 def _row(remote: Remote, driver: Driver, bmc: str, session: Session, nodes: Mapping[str, Object]) -> Sequence[str]:
-    node = node_of(remote.name, remote.address, nodes)
+    node = node_of_host(remote.name, remote.address, nodes)
     if node is None:
         return [remote.name, driver.about, bmc, "no such Node", "-", "-"]
     return [remote.name, driver.about, bmc, "Ready" if is_ready(node) else "NotReady", _lease(session, node), mark_text(node)]

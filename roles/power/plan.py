@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from roles.engine.kube import Object
-from roles.engine.kube.fields import name_of, node_addresses
+from roles.engine.kube.fields import name_of
 from roles.engine.outage import Mark, node_fate, read_mark
 from roles.reboot import RebootPlan
 
@@ -29,14 +29,6 @@ def power_mark(node: Object, purpose: str) -> Mark | None:
     """The mark of the run that turned a node off."""
     mark = read_mark(node)
     return mark if mark is not None and mark.purpose == purpose else None
-
-
-def node_of(host: str, address: str, nodes: Mapping[str, Object]) -> Object | None:
-    """The Node of a host that cannot be asked: the one with its name, or else the only one with its address."""
-    if host in nodes:
-        return nodes[host]
-    found = [node for node in nodes.values() if address in {value for _, value in node_addresses(node)}]
-    return found[0] if len(found) == 1 else None
 
 
 def missing(hosts: Iterable[str], known: Mapping[str, object]) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from roles.engine import bridge, control_plane, kubeadm_config, kubelet
 from roles.engine.api import ApiFailure, NoApi
 from roles.engine.bridge import Fleet, Remote
+from roles.engine.kube.fields import name_of, node_of_host
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.node import Observation, look
 from roles.engine.node_changes import cordoned_for_change, fates_of
@@ -118,15 +119,18 @@ def report(fleet: Fleet, found: Reading, made: str, now: float) -> StatusReport:
 
 
 def _glances(fleet: Fleet, found: Reading) -> list[NodeGlance]:
-    """The nodes of the run, as the versions were read. Of a host that does not answer, the API may know the Node of its name."""
+    """The nodes of the run, as the versions were read. Of a host that does not answer, the API may know the Node."""
     fates, made = fates_of(found.cluster), []
     own = {node.remote.name: node for node in found.own}
     taken = {node.kubelet.node_name for node in found.nodes}
     silent = {remote.name for remote in fleet.unreachable} | {host for host, seen in found.seen.items() if isinstance(seen, Exception)}
-    for host in (remote.name for remote in fleet.inventory if remote.name in {*own, *silent}):
+    free = {name: fate.item for name, fate in fates.items() if name not in taken}
+    for remote in (one for one in fleet.inventory if one.name in {*own, *silent}):
+        host = remote.name
         node = own.get(host)
-        name = node.kubelet.node_name if node is not None else host
-        fate = fates.get(name) if node is not None or name not in taken else None
+        silent_node = node_of_host(host, remote.address, free) if node is None else None
+        name = node.kubelet.node_name if node is not None else name_of(silent_node) if silent_node is not None else ""
+        fate = fates.get(name)
         item, run = (fate.item, cordoned_for_change(fate)) if fate is not None else (None, "")
         made.append(NodeGlance(host, node.seen if node is not None else None, item, fate, run))
     return made

@@ -107,6 +107,14 @@ def conditions(item: Object) -> Sequence[Part]:
     return status_of(item).get("conditions") or ()
 
 
+def node_of_host(host: str, address: str, nodes: Mapping[str, Object]) -> Object | None:
+    """The Node (`nodes`: by name) of a host that cannot be asked: the one with its name, or else the only one with its address."""
+    if host in nodes:
+        return nodes[host]
+    found = [node for node in nodes.values() if address in {value for _, value in node_addresses(node)}]
+    return found[0] if len(found) == 1 else None
+
+
 def with_meta(item: Object, **fields: Any) -> dict[str, Any]:
     """The object with these fields of its metadata."""
     return {**item, "metadata": {**meta_of(item), **fields}}

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from roles.engine import timeouts
+from roles.engine.kube.fields import node_of_host
 from roles.engine.outage import Mark
 from roles.engine.outage.mark import OUTAGE, parse_mark
 from roles.engine.power import HostPower, PowerError
 from roles.power import turning, witnesses
 from roles.power.model import PowerOptions
-from roles.power.plan import node_of, off_refusals
+from roles.power.plan import off_refusals
 from roles.power.turning import NotOff, NotOn, Turning, still_there
 from roles.power.witnesses import Seen, addresses, heard, kubelet_port
 from tests.context import context
@@ -87,8 +88,8 @@ def test_the_node_of_a_host_that_is_silent() -> None:
         name: {"metadata": {"name": name}, "status": {"addresses": [{"type": "InternalIP", "address": address}]}}
         for name, address in (("w1", "10.0.0.1"), ("node-2", "10.0.0.2"), ("node-3", "10.0.0.2"), ("node-4", "10.0.0.4"))
     }
-    assert node_of("w1", "x", nodes) is nodes["w1"] and node_of("w4", "10.0.0.4", nodes) is nodes["node-4"]
-    assert node_of("w2", "10.0.0.2", nodes) is None and node_of("w9", "10.0.0.9", nodes) is None
+    assert node_of_host("w1", "x", nodes) is nodes["w1"] and node_of_host("w4", "10.0.0.4", nodes) is nodes["node-4"]
+    assert node_of_host("w2", "10.0.0.2", nodes) is None and node_of_host("w9", "10.0.0.9", nodes) is None
 
 
 def planned(**more: Any) -> Any:
