@@ -18,7 +18,7 @@ from roles.engine.outage import Mark, NodeOutage, Purpose
 from roles.engine.outage.evicting import RunLimit
 from roles.engine.power import Driver, PowerError, switch_of
 from roles.engine.remote import RemoteError
-from roles.engine.timeouts import LOOK_AGAIN, Deadline, patient
+from roles.engine.timeouts import LOOK_AGAIN, Deadline
 from roles.power.model import PowerOptions
 from roles.power.witnesses import Seen, Witnesses
 from roles.reboot import Booted, BootProof, Expected, RebootPlan, facts, free
@@ -40,10 +40,6 @@ class NotOff(NotDone):
 
 class NotOn(NotDone):
     """The node is not proven to serve again: it stays cordoned, or as it was."""
-
-
-class _Refused(NotDone):
-    """The node did not take the order: it goes on as before."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +138,7 @@ class Turning:
             empty = self._emptied(plan, context)
             context.hold()
             script = facts.reboot_script(boot, context.run, verb="poweroff")
-            order = partial(_ordered, machine.remote, script)
+            order = partial(facts.order, machine.remote, script, "shutdown")
             known = order()
         except Exception as error:
             raise self._released(plan, error, context) from error
@@ -150,7 +146,7 @@ class Turning:
         context.say(f"  {plan.host}: {moved}; {empty}; shutting down")
         try:
             passed, seen = self._await_off(machine, witnesses, order, known, context)
-        except _Refused as error:
+        except facts.OrderRefused as error:
             raise self._released(plan, error, context) from error
         finally:
             self.away.discard(plan.host)
@@ -175,12 +171,12 @@ class Turning:
     def _await_off(
         self, machine: Machine, witnesses: Witnesses, order: Callable[[], bool], known: bool, context: StepContext
     ) -> tuple[float, Seen]:
-        """Raises NotOff, _Refused."""
+        """Raises NotOff, facts.OrderRefused."""
         deadline, total, agreed, shown, forced = self._off_limit(), 0.0, 0, 0.0, ""
         while True:
             known = known or order()
-            if reached := machine.reaches():
-                _check_refused(machine.remote, known)
+            if (reached := machine.reaches()) and known:
+                _check_taken(machine.remote)
             seen = witnesses.look(reached=reached)
             agreed = agreed + 1 if seen.is_off else 0
             if agreed >= AGREE:
@@ -309,25 +305,13 @@ def still_there(name: str, node: Object, attached: Collection[Object], pods: Col
     return [*found, *([f"pods are left: {', '.join(left)}"] if left else [])]
 
 
-def _ordered(remote: Remote, script: str) -> bool:
-    """False if no answer came: then its effect shows whether the node has the order. Raises _Refused."""
-    try:
-        answer = remote.run("sh -s", stdin=script, timeout=patient(facts.SECONDS))
-    except RemoteError:
-        return False
-    if answer.code != 0:
-        raise _Refused(f"the shutdown could not be ordered: {answer.complaint}")
-    return True
-
-
-def _check_refused(remote: Remote, known: bool) -> None:
-    """Raises _Refused if the node answers that its systemd did not take the order."""
+def _check_taken(remote: Remote) -> None:
+    """Raises facts.OrderRefused if the node answers that its systemd did not take the order."""
     try:
         state = facts.ask_state(remote, STATE_SECONDS)
     except RemoteError:
         return
-    if known and state.result not in ("", "success") and state.state != "stopping":
-        raise _Refused(f"systemd refused the shutdown ({state.result}): {state.said or 'it printed nothing'}")
+    state.check("shutdown")
 
 
 def _forced(machine: Machine) -> None:

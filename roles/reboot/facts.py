@@ -11,6 +11,7 @@ from functools import partial
 from typing import Literal
 
 from roles.engine.node.logind import MOST_LOCKS, parse_inhibitor
+from roles.engine.objects import NotDone
 from roles.engine.remote import RemoteError, Shell
 from roles.engine.scripts import decoded_text, filled, properties
 from roles.engine.starting import TUNABLES
@@ -35,6 +36,10 @@ _BOOT = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 
 class FactsError(RemoteError):
     """The answer of a node is incomplete or malformed. Names the host."""
+
+
+class OrderRefused(NotDone):
+    """The node did not take the order to reboot, or to shut down: it goes on as before."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,11 @@ class BootState:
     result: str
     said: str
 
+    def check(self, what: str) -> None:
+        """Raises OrderRefused if systemd did not take the order, which is known to have come: `what` in words."""
+        if self.result not in ("", "success") and self.state != "stopping":
+            raise OrderRefused(f"systemd refused the {what} ({self.result}): {self.said or 'it printed nothing'}")
+
 
 # ---- scripts and their answers
 
@@ -162,6 +172,18 @@ def ask_state(remote: Shell, seconds: float) -> BootState:
     """Raises RemoteError."""
     lines, clock = _asked(remote, state_script(), seconds)
     return parse_state(remote.name, lines, clock)
+
+
+def order(remote: Shell, script: str, what: str) -> bool:
+    """Order a boot, or a shutdown: `what` in words. False if no answer came: then its effect shows whether the node has the order. Raises
+    OrderRefused."""
+    try:
+        answer = remote.run("sh -s", stdin=script, timeout=patient(SECONDS))
+    except RemoteError:
+        return False
+    if answer.code != 0:
+        raise OrderRefused(f"the {what} could not be ordered: {answer.complaint}")
+    return True
 
 
 def ask_clock(remote: Shell) -> float:

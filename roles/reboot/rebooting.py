@@ -102,7 +102,7 @@ class NodeReboots:
             before = facts.ask_state(remote, facts.SECONDS).boot
             self._hold(plan, before, context)
             ending = plan_ending(plan.candidate.unit_name, plan.candidate.static, pods)
-            order = partial(self._order, remote, facts.reboot_script(before.id, context.run, ending))
+            order = partial(facts.order, remote, facts.reboot_script(before.id, context.run, ending), "reboot")
             known = order()
         except Exception as error:
             raise self._released(plan, error, context) from error
@@ -118,7 +118,7 @@ class NodeReboots:
                 proof = self._soaked(plan, soak, state.boot, expected, before.offset, context)
             kept = self._kept(plan, remote)
             freed = self._free(plan, context)
-        except _Refused as error:
+        except facts.OrderRefused as error:
             prove = partial(self._proof.prove, plan.booted, before, expected, before.offset) if ending else None
             raise self._released(plan, error, context, prove) from error
         except Exception as error:
@@ -172,16 +172,6 @@ class NodeReboots:
             raise NotDone("it rebooted while it was drained; run this again")
         context.hold()
 
-    def _order(self, remote: Remote, script: str) -> bool:
-        """Order the reboot. False if no answer came: then its effect shows whether the node has the order. Raises _Refused."""
-        try:
-            answer = remote.run("sh -s", stdin=script, timeout=patient(facts.SECONDS))
-        except RemoteError:
-            return False
-        if answer.code != 0:
-            raise _Refused(f"the reboot could not be ordered: {answer.complaint}")
-        return True
-
     def _released(self, plan: RebootPlan, error: Exception, context: StepContext, prove: Callable[[], str] | None = None) -> Exception:
         """The node did not reboot: bring it back. `prove`: that its control plane, which had ended for the reboot, serves again."""
         why = f"{str(error) or repr(error)}; it did not reboot"
@@ -205,7 +195,7 @@ class NodeReboots:
         known: bool,
         context: StepContext,
     ) -> BootState:
-        """The node's first answer in a new boot. `known`: it has the order. Raises NotBack, _Refused."""
+        """The node's first answer in a new boot. `known`: it has the order. Raises NotBack, facts.OrderRefused."""
         last, shown = "", 0.0
         while True:
             try:
@@ -213,8 +203,8 @@ class NodeReboots:
                 state = facts.ask_state(remote, STATE_SECONDS)
                 if state.boot.id != before.id:
                     return state
-                if known and state.result not in ("", "success") and state.state != "stopping":
-                    raise _Refused(f"systemd refused the reboot ({state.result}): {state.said or 'it printed nothing'}")
+                if known:
+                    state.check("reboot")
                 if not known and state.state != "stopping":
                     known = order()
                 last = f"it answers, and still runs in the boot from before (systemd: {state.state or 'no answer'})"
@@ -294,10 +284,6 @@ def free(session: Session, node: Object, runs: Collection[str], mark: Mark | Non
     ended, back = end_outage(session, name_of(node), mark.run if mark is not None else "", runs, context)
     kept = f"it keeps the cordon that it had, of {back.of}" if back.of else back.why
     return "; ".join(filter(None, (ended, back.done or kept)))
-
-
-class _Refused(NotDone):
-    """The node did not take the order to reboot: it goes on as before."""
 
 
 def _not_back(error: Exception) -> NotBack:
