@@ -31,3 +31,12 @@ def forgotten(lab: Lab) -> Iterator[None]:
     """No record of this module's runs is left on a node."""
     yield
     operator.forget(lab)
+
+
+@pytest.fixture(autouse=True)
+def nothing_started(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No test begins with a command of another one, whichever module that is in."""
+    lab: Lab | None = request.getfixturevalue("lab") if "lab" in request.fixturenames else None
+    yield
+    if lab:
+        operator.end_started(lab)

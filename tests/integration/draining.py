@@ -19,7 +19,7 @@ from roles.engine.outage import read_mark
 from roles.engine.outage.mark import OUTAGE
 from roles.engine.tunnels import TunnelApi
 from tests.integration import operator
-from tests.integration.operator import Started, run_of, wait_for
+from tests.integration.operator import Started, end_started, run_of, wait_for
 from tests.lab import Lab, images
 
 NAMESPACE = "t-drain"
@@ -141,8 +141,7 @@ def own_namespace(lab: Lab) -> Iterator[None]:
 
 def cleaned(lab: Lab, *labels: str) -> None:
     """After a test: nothing runs, no node is cordoned or has one of these labels, and the namespace has no workload."""
-    if Started.end_all():
-        forget_lock(lab)
+    end_started(lab)
     lab.kubectl("uncordon", *lab.nodes)
     lab.kubectl("annotate", "nodes", "--all", f"{OUTAGE}-")
     for label in labels:
@@ -165,10 +164,6 @@ def open_session(lab: Lab) -> Iterator[Session]:
     assert transport is not None
     yield Session(lambda: TunnelApi(transport, credentials, ("127.0.0.1", 6443), "cp1"))
     client.close()
-
-
-def forget_lock(lab: Lab) -> None:
-    lab.run("cp1", f"flock -w 60 {LOCK}.lock rm -f {LOCK}")
 
 
 def killed(lab: Lab, run: Started) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration import operator
-from tests.integration.operator import GATE, Outcome, Started, data, wait_for
+from tests.integration.operator import GATE, Outcome, Started, data, end_started, wait_for
 from tests.lab import Lab
 
 HOME = "/var/lib/daytwo"
@@ -112,7 +112,7 @@ def put_back(node: Node) -> Iterator[Node]:
         try:
             yield node
         finally:
-            end_operators(node.lab)
+            end_started(node.lab)
         node.hold_anew()
         assert node.leftovers() == ""
         assert node.files() == before
@@ -121,12 +121,6 @@ def put_back(node: Node) -> Iterator[Node]:
     finally:
         if not whole:
             node.lab.reset(node.name)
-
-
-def end_operators(lab: Lab) -> None:
-    """What a test leaves running, or holding the cluster, would spoil the next one."""
-    if Started.end_all():
-        lab.run(lab.control_planes[0], f"flock -w 60 {HOME}/cluster.lock rm -f {HOME}/cluster")
 
 
 def gates(node: Node, *, gate: str = ON, **more: str) -> list[str]:

@@ -134,6 +134,19 @@ class Started:
         return any(code not in (0, 1, 3) for code in codes)
 
 
+def release_cluster(lab: Lab) -> None:
+    """As if the run that was killed had never held the cluster. A node that has no record of daytwo's holds nothing."""
+    lab.run(lab.control_planes[0], "cd /var/lib/daytwo 2>/dev/null || exit 0; flock -w 60 cluster.lock rm -f cluster")
+
+
+def end_started(lab: Lab) -> bool:
+    """What a test leaves running, or holding the cluster, would spoil the next one. True where something was killed."""
+    killed = Started.end_all()
+    if killed:
+        release_cluster(lab)
+    return killed
+
+
 def run_of(told: Outcome | Started) -> str:
     """The name of the run whose plan was shown."""
     found = re.search(r"Plan of run (\S+):", told.out)

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from roles.engine.transaction.change_script import HOME
 from tests.integration import operator
-from tests.integration.operator import Outcome, Started, data, pyinfra, refused, run_of, says, wait_for
+from tests.integration.operator import Outcome, Started, data, end_started, pyinfra, refused, run_of, says, wait_for
 from tests.lab import Lab, images
 
 GATE = "InPlacePodVerticalScaling"
@@ -140,8 +139,7 @@ def nothing_left(lab: Lab) -> Iterator[None]:
 def as_found(lab: Lab, nothing_left: None) -> Iterator[None]:
     """Whatever a test makes or stops is gone or runs again after it."""
     yield
-    if Started.end_all():
-        lab.run(lab.control_planes[0], f"flock -w 60 {HOME}/cluster.lock rm -f {HOME}/cluster")
+    end_started(lab)
     for node in lab.nodes:
         lab.run(node, "pkill -CONT -x kube-apiserver; systemctl is-active -q kubelet || systemctl start kubelet", check=False)
     wait_for(lambda: lab.kubectl("get", "--raw", "/readyz", check=False) == "ok", "the API")

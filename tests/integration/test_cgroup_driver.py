@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.integration import operator
-from tests.integration.operator import Started, data, pyinfra, run_of, wait_for
+from tests.integration.operator import Started, data, end_started, pyinfra, run_of, wait_for
 from tests.lab import Lab, images
 
 pytestmark = pytest.mark.lab
@@ -80,8 +80,7 @@ def as_found(lab: Lab) -> Iterator[None]:
     assert "SystemdCgroup = true" in running and configz(lab)["cgroupDriver"] == "systemd"
     yield
     lab.run(NODE, f"rm -rf {HOME}/held {HOME}/go")
-    if Started.end_all():
-        lab.run("cp1", f"flock -w 60 {HOME}/cluster.lock rm -f {HOME}/cluster")
+    if end_started(lab):
         lab.kubectl("uncordon", NODE)
     assert (operator.files(lab, NODE), toml(lab)) == (files, running)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.integration import operator
-from tests.integration.operator import Outcome, Started, data, pyinfra, run_of, wait_for
+from tests.integration.operator import Outcome, Started, data, end_started, pyinfra, run_of, wait_for
 from tests.lab import Lab
 from tests.unit.certificates.requests import pem, request
 
@@ -37,7 +37,7 @@ ELSEWHERE = 10255
 def as_found(lab: Lab) -> Iterator[None]:
     """The certificates themselves stay on the nodes, without effect; they would be served at once the next time."""
     yield
-    Started.end_all()
+    end_started(lab)
     lab.kubectl("delete", "csr", "--field-selector=spec.signerName=kubernetes.io/kubelet-serving")
     for node in NODES:
         lab.run(node, f"rm -f {PKI}/kubelet-server-* /root/stolen.conf /tmp/seen")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration import operator
 from tests.integration.checkpoints import CPU, MEMORY, STATIC, as_it_is, configz, cpus_of, stored
-from tests.integration.operator import Started, data, pyinfra, run_of, wait_for
+from tests.integration.operator import Started, data, end_started, pyinfra, run_of, wait_for
 from tests.lab import Lab, images
 
 pytestmark = pytest.mark.lab
@@ -57,8 +57,7 @@ def as_found(lab: Lab) -> Iterator[None]:
     files = operator.files(lab, NODE)
     yield
     lab.run(NODE, f"rm -rf {HOME}/held {HOME}/go")
-    if Started.end_all():
-        lab.run("cp1", f"flock -w 60 {HOME}/cluster.lock rm -f {HOME}/cluster")
+    end_started(lab)
     assert operator.files(lab, NODE) == files
     assert stored(lab, NODE)["policyName"] == "none"
 

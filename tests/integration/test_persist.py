@@ -18,7 +18,7 @@ from roles.engine.kubeadm_config.plan import edit
 from roles.engine.kubelet.thresholds import DEFAULT_HARD
 from roles.engine.transaction.change_script import HOME
 from tests.integration import kubeadm_pods, operator
-from tests.integration.operator import GATE, MANIFESTS, Outcome, Started, data, pyinfra, run_of, wait_for
+from tests.integration.operator import GATE, MANIFESTS, Outcome, Started, data, end_started, pyinfra, run_of, wait_for
 from tests.lab import Lab
 
 pytestmark = pytest.mark.lab
@@ -125,8 +125,7 @@ def in_both(lab: Lab, world: World) -> Iterator[World]:
     """The ConfigMaps have the gate; and have it again after the test."""
     assert texts(lab) == world.after
     yield world
-    if Started.end_all():
-        lab.run(lab.control_planes[0], f"flock -w 60 {HOME}/cluster.lock rm -f {HOME}/cluster")
+    end_started(lab)
     for name, text in texts(lab).items():
         if text != world.after[name]:
             put(lab, name, world.after[name])

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.transaction.change_script import HOME
 from tests.integration import operator, resizing
-from tests.integration.operator import Outcome, Started, data, pyinfra, refused, run_of, says, wait_for
+from tests.integration.operator import Outcome, Started, data, pyinfra, refused, release_cluster, run_of, says, wait_for
 from tests.integration.resizing import (
     SMALL,
     asked,
@@ -254,7 +253,7 @@ def test_what_a_killed_check_leaves_the_next_one_removes(lab: Lab) -> None:
     started.send(signal.SIGKILL)
     started.end()
     assert "daytwo-resize-" in lab.kubectl("get", "namespaces")
-    lab.run(lab.control_planes[0], f"flock -w 60 {HOME}/cluster.lock rm -f {HOME}/cluster")
+    release_cluster(lab)
     told = pyinfra("pod_resize_check", "--limit", lab.workers[0], "-y").ended(0)
     assert re.search(rf"^{lab.workers[0]} +restart, down +done  ", told.out, re.MULTILINE), told.all
     assert "daytwo-resize-" not in lab.kubectl("get", "namespaces")

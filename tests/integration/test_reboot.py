@@ -21,7 +21,7 @@ from roles.engine.outage.mark import OUTAGE
 from roles.reboot.plan import WITHOUT_EFFECT
 from tests.integration import draining, operator
 from tests.integration.draining import STUBBORN, get, killed
-from tests.integration.operator import Outcome, Started, data, pyinfra, run_of, wait_for
+from tests.integration.operator import Outcome, Started, data, end_started, pyinfra, run_of, wait_for
 from tests.integration.serving import wrong_answer
 from tests.lab import Lab, images
 
@@ -86,8 +86,7 @@ def pods(lab: Lab) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def as_found(lab: Lab) -> Iterator[None]:
     yield
-    if Started.end_all():
-        lab.run(lab.control_planes[0], "flock -w 60 /var/lib/daytwo/cluster.lock rm -f /var/lib/daytwo/cluster")
+    end_started(lab)
     for node in lab.nodes:
         if lab.machine(node).supervisor is None:
             lab.start(node)

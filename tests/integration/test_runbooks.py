@@ -18,7 +18,7 @@ import pytest
 
 from tests.integration import operator, reading, scaling
 from tests.integration.metrics_api import RESOURCE, MetricsApi, register, served_in
-from tests.integration.operator import MANIFESTS, Started, data, pyinfra, wait_for
+from tests.integration.operator import MANIFESTS, Started, data, end_started, pyinfra, wait_for
 from tests.integration.reading import Desk, Reading
 from tests.lab import Lab, loadserver
 
@@ -56,8 +56,7 @@ def as_found(lab: Lab, kept: dict[str, dict[str, str]], config_maps: dict[str, s
     """What a runbook has left on the nodes and in kubeadm's ConfigMaps is put back behind daytwo's back, and its records are taken
     away."""
     yield
-    if Started.end_all():
-        lab.run("cp1", f"flock -w 60 {HOME}/cluster.lock rm -f {HOME}/cluster")
+    end_started(lab)
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda node: put_files_back(lab, node, kept[node]), NODES))
     wait_for(lambda: lab.kubectl("get", "--raw", "/readyz", check=False) == "ok", "the API", 600)
