@@ -102,6 +102,21 @@ class Processes:
 @contextlib.contextmanager
 def asked(folder: Path, binaries: Path, objects: Mapping[str, Sequence[Object]]) -> Iterator[ShadowControlPlane]:
     """A shadow control plane with a copy of these, through an SSH connection to this process."""
+    with _asked(folder, binaries, objects) as (found, _, _):
+        yield found
+
+
+@contextlib.contextmanager
+def with_etcd(folder: Path, binaries: Path) -> Iterator[tuple[int, ssl.SSLContext]]:
+    """An empty shadow control plane: its etcd's port, and what it takes to connect."""
+    with _asked(folder, binaries, {}) as (_, ports, own):
+        yield ports.etcd, tls_context(own.as_client)
+
+
+@contextlib.contextmanager
+def _asked(
+    folder: Path, binaries: Path, objects: Mapping[str, Sequence[Object]]
+) -> Iterator[tuple[ShadowControlPlane, programs.Ports, credentials.ShadowCredentials]]:
     ports, own = programs.Ports(*free_ports(4)), credentials.new_credentials()
     processes, ssh = Processes(folder, binaries, programs.programs(str(folder), ports, own)), SshServer()
     try:
@@ -109,7 +124,7 @@ def asked(folder: Path, binaries: Path, objects: Mapping[str, Sequence[Object]])
         processes.run("kube-apiserver")
         found = ShadowControlPlane(processes, Store(ssh.transport, "here", ports, own), contents(objects), ["default-scheduler"])
         found.fill()
-        yield found
+        yield found, ports, own
     finally:
         ssh.close()
         processes.end()

@@ -127,6 +127,8 @@ class _Run:
         self._found: dict[int, Placement] = {}
         self._seen: dict[int, int] = {}
         self._matters: dict[tuple[int, Alike], bool] = {}
+        #: The lowest priority of all pods.
+        self._lowest = min(map(pods.priority, (*view.pods, *of)), default=0)
         for pod in of:
             self._world.leaves(pod)
         moved = {full_name(pod) for pod in of}
@@ -139,7 +141,9 @@ class _Run:
             self._place(number)
             if len(self._of) > 1:
                 self._retry(number, all_of_them=number == len(self._of) - 1)
-        return [self._apart(number, self._preempted(number)) for number, _ in enumerate(self._of)]
+        without = [*self._waiting, *(pod for number, pod in enumerate(self._of) if not self._found[number].fits)]
+        pressing = [(pod, self._may_preempt_on(pod)) for pod in without]
+        return [self._apart(number, self._preempted(number, pressing)) for number, _ in enumerate(self._of)]
 
     def _place(self, number: int, after_others: bool = False) -> None:
         pod = self._of[number]
@@ -194,20 +198,38 @@ class _Run:
 
     def _hold(self, pod: Object, found: Placement, waits: bool = False) -> None:
         nodes = frozenset(name for name, verdict in found.nodes.items() if verdict.state != "no")
+        if not found.fits:
+            nodes |= self._taken_by_preemption(pod)
         if not nodes:
             return
         if not found.fits and _depends(pod):
             nodes = frozenset(self._world.rooms)  # while it waits, others can make any node possible
         self._world.put(Held(_recreated(pod), nodes, found.fits and len(nodes) == 1 and not waits))
 
-    def _preempted(self, number: int) -> Placement:
+    def _taken_by_preemption(self, pod: Object) -> frozenset[str]:
+        """A pod that does not fit may have room on these nodes, because others are preempted for it, and those may be gone from there. The
+        room is its own from then on, also before pods of the same priority (framework/runtime: RunFilterPluginsWithNominatedPods)."""
+        nodes = self._may_preempt_on(pod)
+        for held in {held: None for node in nodes for held in self._world.rooms[node].held}:
+            if pods.priority(held.pod) < pods.priority(pod):
+                self._world.leaves(held.pod)
+        return nodes
+
+    def _may_preempt_on(self, pod: Object) -> frozenset[str]:
+        """The nodes that suit it, and would have room if all pods of lower priority were gone."""
+        spec, rank = spec_of(pod), pods.priority(pod)
+        if spec.get("preemptionPolicy") == "Never" or spec.get("schedulingGates") or rank <= self._lowest:
+            return frozenset()
+        asked = Held(pod, frozenset(), False).asked
+        suits = self._world.suits(pod)
+        return frozenset(room.name for room in self._world.rooms.values() if suits[room.name] == SUITS and _may_have(asked, rank, room))
+
+    def _preempted(self, number: int, pressing: Sequence[tuple[Object, frozenset[str]]]) -> Placement:
         """A pod that does not fit may preempt one that does, if its priority is higher."""
         found, pod = self._found[number], self._of[number]
-        if not found.fits:
-            return found
-        pressing = [*self._waiting, *(other for index, other in enumerate(self._of) if not self._found[index].fits)]
-        for other in pressing:
-            if pods.priority(other) > pods.priority(pod) and spec_of(other).get("preemptionPolicy") != "Never":
+        nodes = self._world.held[full_name(pod)].nodes if found.fits else frozenset()
+        for other, on in pressing:
+            if pods.priority(other) > pods.priority(pod) and on & nodes:
                 return replace(found, outcome="unsure", why=(*found.why, f"{full_name(other)} may preempt it: its priority is higher"))
         return found
 
@@ -228,6 +250,15 @@ class _Run:
         """They may be on two nodes, and stay there."""
         same = len(one.nodes | other.nodes) == 1 or is_ending(other.pod)
         return not same and not self._world.on_one_node(one.pod, other.pod)
+
+
+def _may_have(asked: Sequence[tuple[str, int]], rank: int, room: Room) -> bool:
+    """Beside the pods that are there for sure, and are not of lower priority."""
+    kept: Counter[str] = Counter()
+    for held in room.held:
+        if held.certain and pods.priority(held.pod) >= rank:
+            kept.update(dict(held.asked))
+    return all(amount <= room.allocatable.get(resource, 0) - kept[resource] for resource, amount in asked if amount)
 
 
 def _recreated(pod: Object) -> Object:

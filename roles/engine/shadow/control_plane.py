@@ -148,7 +148,7 @@ class ShadowControlPlane:
         scheduler knows that node, which comes after all other nodes, and the pod's partner there, which comes after all other pods."""
         self._made += 1
         name = f"{_MARK}-{self._made}"
-        node, partner, pod = _mark(name, next(iter(self._schedulers)))
+        node, partner, pod = mark(name, next(iter(self._schedulers)))
         place, *keys = filling.key_of("Node", node), filling.key_of("Pod", partner), filling.key_of("Pod", pod)
         self._write({**writes, place: node, keys[0]: partner, keys[1]: pod}, changed)
         self._unit.wait_until(
@@ -271,7 +271,7 @@ def _placed(move: Move, pod: Object | None) -> PlacedPod:
     return PlacedPod(_name(move), "pending", why=refused(pod) or "kube-scheduler did not judge it")
 
 
-def _mark(name: str, scheduler: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+def mark(name: str, scheduler: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """A node, a pod that is there, and a pod that goes there because of it. Nothing else tolerates the node, and it has no more room."""
     room, labels = {"cpu": "0", "memory": "0", "pods": "2"}, {_MARK: name}
     node = {

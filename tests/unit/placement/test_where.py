@@ -261,18 +261,33 @@ def test_a_pod_that_waits_competes() -> None:
     one, waits = pod("p", "w1", cpu="3"), pod("q", cpu="2")
     assert where(one, view(node("w1"), node("w2"), one, waits), ["w1"]).outcome == "unsure"
     assert where(one, view(node("w1"), node("w2"), node("w3"), one, waits), ["w1"]).fits
-    # It fits nowhere now, but would take the place of a pod of lower priority.
-    waits = pod("q", cpu="5", priority=1)
-    found = where(one, view(node("w1"), node("w2"), one, waits), ["w1"])
+    # It fits nowhere now, but would take the place of pods of lower priority: on w2, and not on w3.
+    one, waits, equal = pod("p", "w1", cpu="1"), pod("q", cpu="4", priority=1), pod("s", "w3", cpu="2", priority=1)
+    there = (node("w1"), node("w2"), node("w3"), one, pod("r", "w2", cpu="2"), equal)
+    found = where(one, view(*there, waits), ["w1"])
     assert found.why == ("x/q may preempt it: its priority is higher",)
-    waits["spec"]["preemptionPolicy"] = "Never"
-    assert where(one, view(node("w1"), node("w2"), one, waits), ["w1"]).fits
+    for other in ({"preemptionPolicy": "Never"}, {"nodeSelector": {"none": "x"}}, {"schedulingGates": [{"name": "g"}]}):
+        assert where(one, view(*there, {**waits, "spec": waits["spec"] | other}), ["w1"]).fits
 
 
 def test_a_pod_without_a_place_may_preempt_one_that_has() -> None:
     low, high = pod("low", "w1", cpu="3"), pod("high", "w1", cpu="3", priority=10)
     found = place_all([low, high], view(node("w1"), node("w2"), low, high), ["w1"])
     assert [one.outcome for one in found] == ["unsure", "nowhere"]
+
+
+@pytest.mark.parametrize("priority", [0, 1, 2])
+@pytest.mark.parametrize("selected", ["", "web"])
+def test_what_a_pod_gets_by_preempting_others_is_taken(priority: int, selected: str) -> None:
+    """`r` makes room for `first`: `then` finds neither the room that was left, nor `r` for sure."""
+    resident = pod("r", "w2", cpu="3", labels=WEB)
+    first = pod("first", "w1", cpu="3500m", priority=1)
+    near = {"affinity": affinity("podAffinity", app=selected)} if selected else {}
+    then = pod("then", "w1", cpu="100m" if selected else "1", priority=priority, **near)
+    there = view(node("w1"), node("w2"), resident, first, then)
+    assert [one.outcome for one in place_all([first, then], there, ["w1"])] == ["nowhere", "unsure"]
+    first["spec"]["preemptionPolicy"] = "Never"
+    assert [one.outcome for one in place_all([first, then], there, ["w1"])] == ["nowhere", "fits"]
 
 
 def test_a_spread_may_depend_on_where_others_go() -> None:

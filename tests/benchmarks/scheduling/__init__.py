@@ -1,0 +1,1 @@
+"""Placement and the planner against the real scheduler, on generated clusters."""
