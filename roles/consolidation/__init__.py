@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from roles.consolidation import page, report
+from roles.consolidation import kept, model, page, plan, report
 from roles.consolidation.dump import as_dump
 from roles.consolidation.kept import Keeper
 from roles.consolidation.model import (
@@ -137,4 +137,4 @@ DATA_KEYS = (
 )
 DOCUMENTS = {"consolidate": ConsolidationReport}
 
-__all__ = ["DATA_KEYS", "DOCUMENTS", "consolidate"]
+__all__ = ["DATA_KEYS", "DOCUMENTS", "consolidate", "kept", "model", "plan"]

@@ -14,7 +14,7 @@ from roles.engine.harmless import one_line
 from roles.engine.kube import Object, namespace_and_name
 from roles.engine.kube.fields import annotations_of, name_of, spec_of, status_of
 from roles.engine.kube.matching import UNSCHEDULABLE
-from roles.engine.kube.pods import is_over, priority
+from roles.engine.kube.pods import is_over, node_of, priority
 from roles.engine.outage.places import cluster_view, replacement
 from roles.engine.packing import Machine, Plan, Problem, plan
 from roles.engine.placement import ClusterView, Trial, without_passing
@@ -60,14 +60,17 @@ def disruption(pod: Object) -> float:
     return min(10.0, max(-10.0, 1 + deletion / 2**27 + priority(pod) / 2**25))
 
 
-def consolidate(keeper: Keeper, machines: Machines, hosts: Mapping[str, str], spare: int, max_moves: int | None) -> Consolidation:
-    """Plan, and plan again without the nodes whose pods placement is not sure of. `hosts`: the inventory's name of each Node. Raises
-    ValueError if an object cannot be read."""
+def consolidate(
+    keeper: Keeper, machines: Machines, hosts: Mapping[str, str], spare: int, max_moves: int | None, *, wakes: bool = True
+) -> Consolidation:
+    """Plan, and plan again without the nodes whose pods placement is not sure of. `hosts`: the inventory's name of each Node; `wakes`: the
+    plan may wake machines. Raises ValueError if an object cannot be read."""
     kept = dict(keeper.kept)
     bound = keeper.least(lambda node: machines.cost.get(hosts.get(node, ""), 0.0))
     first = True
     while True:
         problem = _problem(keeper, machines, hosts, kept, spare, max_moves)
+        problem = problem if wakes else _without(problem, keeper.asleep)
         found = plan(problem)
         # Later problems keep more than the rules ask for.
         bound, first = max(bound, found.bound) if first else bound, False
@@ -96,6 +99,12 @@ def _problem(
     there = tuple(pod for pod in live.of("Pod") if not is_over(pod))
     why = {node: sentence(keeps) for node, keeps in kept.items()}
     return Problem(listed, there, tuple(live.of(PDB)), why, spare, max_moves, cluster_view(live))
+
+
+def _without(problem: Problem, asleep: Collection[str]) -> Problem:
+    """The problem without these machines, and what belongs to them."""
+    there = tuple(pod for pod in problem.pods if node_of(pod) not in asleep)
+    return replace(problem, machines=tuple(one for one in problem.machines if one.name not in asleep), pods=there)
 
 
 def awake(node: Object) -> dict[str, Any]:
