@@ -46,14 +46,16 @@ def kubectl(folder: Path, *words: str, input: str | None = None) -> str:
 @contextlib.contextmanager
 def started(folder: Path) -> Iterator[None]:
     """The three programs, on the loopback."""
+    own = folder / "vertical"  # the control plane has a server.key too
+    own.mkdir()
     for name, content in vertical_programs.certificates("127.0.0.1").items():
-        (folder / name).write_bytes(content)
+        (own / name).write_bytes(content)
     port, *others = free_ports(4)
-    flags = vertical_programs.flags("127.0.0.1", port, str(folder))
+    flags = vertical_programs.flags("127.0.0.1", port, str(own))
     programs = []
     try:
-        for name, own in zip(vertical_programs.NAMES, others, strict=True):
-            words = [str(binaries.extra(f"vpa-{name}")), f"--kubeconfig={folder}/kubeconfig", f"--address=127.0.0.1:{own}", *flags[name]]
+        for name, address in zip(vertical_programs.NAMES, others, strict=True):
+            words = [str(binaries.extra(f"vpa-{name}")), f"--kubeconfig={folder}/kubeconfig", f"--address=127.0.0.1:{address}", *flags[name]]
             with (folder / f"{name}.log").open("wb") as log:
                 programs.append(subprocess.Popen(words, stdout=log, stderr=log, env={**os.environ, "GOMAXPROCS": "1"}))
         wait_for(lambda: vertical_programs.WEBHOOK in kubectl(folder, "get", "mutatingwebhookconfigurations"), "the webhook")
