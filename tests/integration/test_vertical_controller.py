@@ -55,7 +55,12 @@ def started(folder: Path) -> Iterator[None]:
     programs = []
     try:
         for name, address in zip(vertical_programs.NAMES, others, strict=True):
-            words = [str(binaries.extra(f"vpa-{name}")), f"--kubeconfig={folder}/kubeconfig", f"--address=127.0.0.1:{address}", *flags[name]]
+            words = [
+                str(binaries.extra(f"vpa-{name}")),
+                f"--kubeconfig={folder}/kubeconfig",
+                f"--address=127.0.0.1:{address}",
+                *flags[name],
+            ]
             with (folder / f"{name}.log").open("wb") as log:
                 programs.append(subprocess.Popen(words, stdout=log, stderr=log, env={**os.environ, "GOMAXPROCS": "1"}))
         wait_for(lambda: vertical_programs.WEBHOOK in kubectl(folder, "get", "mutatingwebhookconfigurations"), "the webhook")
