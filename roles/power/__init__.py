@@ -10,6 +10,7 @@ from roles.desired import read_desired
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote, hosts_by_name
+from roles.engine.commands import command
 from roles.engine.context import Stage
 from roles.engine.findings import Result
 from roles.engine.inputs import Changes, Declared, Undo, read_model
@@ -30,7 +31,7 @@ from roles.engine.voice import show, show_lines
 from roles.power import listing
 from roles.power.model import PowerOptions
 from roles.power.plan import by_name, missing, off_refusals, power_mark
-from roles.power.turning import POWER_OFF, Machine, OnPlan, Turning
+from roles.power.turning import POWER_OFF, POWER_ON, Machine, OnPlan, Turning
 from roles.reboot import BootProof, RebootOptions, RebootPlan, boot_plans, boot_problems, order, servers
 
 CAPABILITY = "power"
@@ -104,13 +105,22 @@ def _turning(fleet: Fleet, reached: ConnectedCluster, machines: Mapping[str, Mac
 # ---- off
 
 
+class OffRun(ObjectRun):
+    """A run after which machines do not answer."""
+
+    @property
+    def undo(self) -> str:
+        return command("rollback", run=self.info.id, skip_unreachable="true")
+
+
 def _off(fleet: Fleet, drivers: Mapping[str, Driver], options: Options, wanted: PowerOptions) -> Turns:
     chosen = wanted.power_off or ()
     away = [remote for remote in fleet.unreachable if remote.name in chosen]
     bridge.stop(f"{remote.unreachable}; its own systemd shuts it down, so it must answer" for remote in away)
     remotes = [remote for remote in fleet.inventory if remote.name in chosen and (remote.connected or remote.connect())]
     reached = connect_some(fleet, remotes, wanted.kubeconfig)
-    _forgive_off(fleet, reached.found.reading.nodes())
+    with bridge.refusing(ApiFailure, "the nodes cannot be read: "):
+        _forgive_off(fleet, reached.found.reading.nodes())
     as_reboot = RebootOptions(**{**wanted.model_dump(include=set(RebootOptions.model_fields)), "nodes": chosen, "allow_unneeded": True})
     plans = boot_plans(fleet, reached, options, as_reboot)
     refused, notes = boot_problems(fleet, reached, plans, options)
@@ -119,7 +129,7 @@ def _off(fleet: Fleet, drivers: Mapping[str, Driver], options: Options, wanted: 
     turning = _turning(fleet, reached, machines, options, wanted)
     stages = order(plans, options.pace, fleet.lock_host.name)
     texts = _drains(reached.session, wanted, stages)
-    run = ObjectRun(
+    run = OffRun(
         {plan.host: wanted.model_dump(mode="json") for plan in plans},
         [Stage(tuple(turning.off_step(plan) for plan in stage.steps), stage.at_once) for stage in stages],
         fleet,
@@ -187,7 +197,7 @@ def _on_run(
             refused.append(f"{machine.host}: the cluster has no Node of this name, and not one of its address {machine.remote.address}")
         else:
             fleet.expect_away(machine.remote)
-            plans.append(OnPlan(machine, node, power_mark(node, POWER_OFF.name)))
+            plans.append(OnPlan(machine, node, power_mark(node, POWER_OFF.name, POWER_ON.name)))
     bridge.stop(refused)
     turning = _turning(fleet, reached, machines, options, wanted)
     run = ObjectRun(

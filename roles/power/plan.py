@@ -25,10 +25,10 @@ def off_refusals(plan: RebootPlan, purpose: str) -> list[str]:
     return [*found, *plan.refusals]
 
 
-def power_mark(node: Object, purpose: str) -> Mark | None:
-    """The mark of the run that turned a node off."""
+def power_mark(node: Object, *purposes: str) -> Mark | None:
+    """The mark of the run that took a node out for one of these."""
     mark = read_mark(node)
-    return mark if mark is not None and mark.purpose == purpose else None
+    return mark if mark is not None and mark.purpose in purposes else None
 
 
 def missing(hosts: Iterable[str], known: Mapping[str, object]) -> list[str]:

@@ -14,7 +14,7 @@ from roles.engine.kube.fields import name_of, spec_of, status_of
 from roles.engine.kube.pods import daemon_set, is_over, is_static
 from roles.engine.kube.workloads import node_path
 from roles.engine.objects import NotDone, RevertFailed, Session, Undone
-from roles.engine.outage import Mark, NodeOutage, Purpose
+from roles.engine.outage import Mark, NodeOutage, Purpose, begin_outage
 from roles.engine.outage.evicting import RunLimit
 from roles.engine.power import Driver, PowerError, switch_of
 from roles.engine.remote import RemoteError
@@ -25,6 +25,8 @@ from roles.reboot import Booted, BootProof, Expected, RebootPlan, facts, free
 
 #: Its mark is on a Node from its drain until after the proof of the boot that ends it.
 POWER_OFF = Purpose("power-off", "its power off")
+#: Its mark is on a Node that no run has turned off, while it is proven.
+POWER_ON = Purpose("power-on", "its power on")
 DOCUMENT = "docs/power.md"
 # Seconds. A volume is detached when its node has unmounted it.
 DETACH_SECONDS = 180.0
@@ -231,6 +233,7 @@ class Turning:
         context.hold()
         self.away.add(machine.host)
         try:
+            begin_outage(self._session, name_of(plan.node), plan.mark or Mark(context.run, POWER_ON.name), context)
             boot = self._await_boot(machine, deadline, context)
             stayed = "it had not gone off; " if plan.mark is not None and boot.id == plan.mark.boot else ""
             back = deadline.passed

@@ -33,7 +33,7 @@ from roles.reboot.ending import ETCD
 from roles.reboot.facts import BootFacts, ask_facts
 from roles.reboot.model import RebootOptions
 from roles.reboot.next_boot import KubeletNeeds
-from roles.reboot.plan import Booted, Candidate, Expected, RebootPlan, order, plan_drains, plan_node
+from roles.reboot.plan import Booted, Candidate, Expected, RebootPlan, order, plan_drains, plan_node, turned_off
 from roles.reboot.proving import BootProof, NotBack
 from roles.reboot.rebooting import NodeReboots, free
 from roles.reboot.undo import CAPABILITY, UNDO
@@ -51,7 +51,7 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | Ended:
     reached = connect_cluster(fleet, wanted.kubeconfig)
     plans = boot_plans(fleet, reached, options, wanted)
     refused, notes = boot_problems(fleet, reached, plans, options)
-    bridge.stop([*refused, *(refusal for plan in plans for refusal in plan.refusals)])
+    bridge.stop([*refused, *(refusal for plan in plans for refusal in plan.refusals), *filter(None, map(turned_off, plans))])
     session = reached.session
     stages = order(plans, options.pace, fleet.lock_host.name)
     drains = _drains(session, wanted, stages)

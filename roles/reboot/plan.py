@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from roles.engine.bounds import moment
+from roles.engine.commands import command
 from roles.engine.context import Stage
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.harmless import one_line
@@ -157,6 +158,15 @@ def plan_node(one: Candidate, *, unneeded: bool, allow_unproven: bool) -> Reboot
         tuple(_warnings(one, others, kernels.newest)),
         (*([] if unneeded else _in_vain(one, kernels.newest, needs)), *_refusals(one, kernels.newest, allow_unproven)),
     )
+
+
+def turned_off(plan: RebootPlan) -> str:
+    """Why a node must not reboot that another run has turned off, since the mark of this one would replace that one's; "" if none has."""
+    mark = read_mark(plan.candidate.node)
+    if plan.what != "reboot" or mark is None or not mark.boot or mark.purpose == REBOOT.name:
+        return ""
+    first = f"first {command('power', power_on=plan.host)}"
+    return f"{plan.host}: run {mark.run} turned it off, and it is on without a proof; {first}, or remove its annotation daytwo.dev/outage"
 
 
 def _in_vain(one: Candidate, newest: str, needs: Sequence[str]) -> list[str]:

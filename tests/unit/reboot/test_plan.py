@@ -13,7 +13,7 @@ from roles.engine.outage.mark import CORDONED_BY, OUTAGE, REBOOT
 from roles.engine.runs import Pace
 from roles.reboot import RebootPlan, order, plan_node
 from roles.reboot.facts import BootUnit
-from roles.reboot.plan import WITHOUT_EFFECT, Expected, brought_back, clock_problem, expected_pods, unready_pods
+from roles.reboot.plan import WITHOUT_EFFECT, Expected, brought_back, clock_problem, expected_pods, turned_off, unready_pods
 from tests.unit.disruption.world import pod as any_pod
 from tests.unit.disruption.world import workload
 from tests.unit.outage.world import node as cordoned
@@ -52,6 +52,15 @@ def test_what_an_earlier_run_left() -> None:
     finished = plan(candidate(mark=Mark(RUN, "reboot", NEW).text(), signs=ASKS))
     assert finished.what == "finish" and RUN in finished.why and not finished.refusals
     assert plan(replace(candidate(mark=Mark(RUN, "reboot", NEW).text()), chosen=False)).what == "none"
+
+
+@pytest.mark.parametrize(("boot", "signs"), [(OLD, ASKS), (NEW, ASKS), (NEW, {})])
+def test_a_node_that_was_turned_off_is_proven_by_its_power_on_first(boot: str, signs: dict[str, bool]) -> None:
+    """The mark of a reboot would replace the one that leads to that proof."""
+    found = turned_off(plan(candidate(mark=Mark(RUN, "power-off", boot).text(), signs=signs)))
+    assert ("first pyinfra INVENTORY deploys/power.py --data power_on=w1" in found) == bool(signs)
+    assert not turned_off(plan(candidate(mark=Mark(RUN, "reboot", OLD).text(), signs=ASKS)))
+    assert not turned_off(plan(candidate(mark=Mark(RUN).text(), signs=ASKS)))
 
 
 @pytest.mark.parametrize("text", ["", "x", "7", "[]", "{}", '{"run": "r"}', "null", '"x"'])
