@@ -72,6 +72,10 @@ class Filler:
                 return found.places
         return None
 
+    def fewest_left(self, pods: Collection[Pod], on: Collection[int]) -> Filling:
+        """As fill, with the fewest pods that have no place."""
+        return min((self.fill_by(number, pods, on, self.start) for number in range(len(_MEASURES))), key=lambda one: len(one.left))
+
     def fill_by(self, number: int, pods: Iterable[Pod], on: Collection[int], state: State, *, all_or_none: bool = False) -> Filling:
         """By one measure. `all_or_none`: ends at the first pod that has no place."""
         order, sizes, found = self._orders[number], self._sizes[number], Filling()

@@ -16,7 +16,8 @@ HOSTNAME = "kubernetes.io/hostname"
 @dataclass(frozen=True)
 class Machine:
     """A machine of the cluster. `cost`: per hour, or in watts: one unit for all machines. `node`: its Node object; of one that is off, made
-    from its capacity and labels. `reclaimable`: its owner may take it away at any time, so it is not woken for a machine that stays."""
+    from its capacity and labels. `reclaimable`: its owner may take it away at any time. So it is no reserve, and none is woken in a plan in
+    which another one goes (karpenter, pkg/controllers/disruption/consolidation.go: no replacement of spot by spot)."""
 
     name: str
     cost: float
@@ -30,7 +31,8 @@ class Problem:
     """`pods`: all of the cluster. `budgets`: PodDisruptionBudgets, with their status. `keep`: nodes that stay, with the reason for people.
 
     `spare`: so many of the largest nodes may fail after the plan, and their pods still have room. `max_moves`: at most so many pods move.
-    `view`: the rest of what was read of the cluster; None: nothing was, so pods with volume claims stay where they are.
+    `view`: the rest of what was read of the cluster; None: nothing was, so pods with volume claims stay where they are. `closed`: machines
+    that take no more pods, and are not woken. `must_go`: those that go whatever it costs; a reserve and `max_moves` do not keep them.
     """
 
     machines: tuple[Machine, ...]
@@ -40,6 +42,8 @@ class Problem:
     spare: int = 0
     max_moves: int | None = None
     view: ClusterView | None = None
+    closed: frozenset[str] = frozenset()
+    must_go: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         names = [one.name for one in self.machines]
@@ -81,7 +85,7 @@ class Plan:
 
     `moves`: (namespace, name) of a pod -> its new node, in an order in which each can be placed before the next one leaves. `bound`: no
     plan for this problem costs less. `why`: of each node that was on and stays, the smallest thing that keeps it, as `CAUSE: SUBJECT`,
-    several joined by "; ".
+    several joined by "; ". `left`: of machines that must go, the pods that cannot leave, and why; then nothing else is planned.
     """
 
     stays: tuple[str, ...]
@@ -91,3 +95,4 @@ class Plan:
     moves: Mapping[tuple[str, str], str]
     bound: float
     why: Mapping[str, str]
+    left: Mapping[tuple[str, str], str] = field(default_factory=dict)

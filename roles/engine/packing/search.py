@@ -30,22 +30,25 @@ _WORK, _BOUND_SETS = 700_000, 30_000
 
 @dataclass(frozen=True)
 class Found:
-    """A set of machines on which all pods have room. `moves`: how many pods move; `places`: by the number of a pod, its machine."""
+    """A set of machines on which all pods have room. `moves`: how many pods move; `places`: by the number of a pod, its machine; `lacks`:
+    it has no reserve, though one was asked for."""
 
     on: frozenset[int]
     cost: float
     moves: int
     places: dict[int, int]
+    lacks: bool = False
 
 
 class Search:
-    """`always`: the machines that stay in any case; `never`: those that are not woken."""
+    """`always`: the machines that stay in any case; `never`: those that are not woken; `gone`: those that must go. `stranded`: their
+    pods that have no place, even if all machines are woken: then there is nothing to search."""
 
-    def __init__(self, shape: Shape, always: Collection[int], never: Collection[int] = ()) -> None:
+    def __init__(self, shape: Shape, always: Collection[int], never: Collection[int] = (), gone: Collection[int] = ()) -> None:
         self.shape = shape
         self.costs = [one.cost for one in shape.machines]
         self.always = frozenset(always)
-        self.open = [number for number in range(len(shape.machines)) if number not in self.always and number not in never]
+        self.open = [number for number in range(len(shape.machines)) if not any(number in some for some in (self.always, never, gone))]
         self.evictions = [sum(not pod.free for pod in there) for there in shape.by_machine]
         self.found: dict[frozenset[int], Found] = {}
         self.work = _WORK
@@ -57,7 +60,8 @@ class Search:
         self._rows = list(_rows(shape))
         on = [number for number, one in enumerate(shape.machines) if not one.off]
         self.share = sum(self.costs[number] for number in on) / max(1, sum(self.evictions))
-        self.start = self._record(frozenset(on), {})
+        self.stranded: list[Pod] = []
+        self.start = self._without(gone, frozenset(on) - frozenset(gone)) if gone else self._record(frozenset(on), {})
         #: At most so many pods move if nobody says how many may; None: as many as are worth it.
         self.usual: int | None = None
 
@@ -73,14 +77,27 @@ class Search:
             self._search(price * self.share)
         self._aim(self.usual)
 
+    def _without(self, gone: Collection[int], on: frozenset[int]) -> Found:
+        """The machines that must go are off, and the fewest others are woken for their pods; whether or not a reserve stays."""
+        pods = [pod for number in sorted(gone) for pod in self.shape.by_machine[number]]
+        places = self.filler.fill(pods, on)
+        if places is None:
+            on = on.union(self.open)
+            found = self.filler.fewest_left(pods, on)
+            places, self.stranded = found.places, found.left
+            on, places = self._asleep(on, places)
+        return self._record(on, places, lacks=not self.survives(on, places))
+
     def _emptied_one_by_one(self) -> int:
         """How many pods move if each machine that can be is emptied, the dearest for its pods first, as other consolidators do."""
         order = sorted(
             (number for number in self.open if not self.shape.machines[number].off),
             key=lambda one: (-self.costs[one] / (1 + len(self.shape.by_machine[one])), one),
         )
-        on, state, places = set(self.start.on), self.filler.after({}), dict[int, int]()
+        on, state, places = set(self.start.on), self.filler.after(self.start.places), dict(self.start.places)
         there = [list(there) for there in self.shape.by_machine]
+        for pod, machine in places.items():
+            there[machine].append(self.shape.pods[pod])
         for number in order:
             on.discard(number)
             found = self.filler.fill(there[number], on, state)
@@ -111,7 +128,7 @@ class Search:
         """The cheapest with a price on each move, with at most so many moves, and with these machines on. If more may move, what is found
         never costs more: a price makes no set better than one with fewer moves that costs as much."""
         allowed = (one for one in self.found.values() if (most is None or one.moves <= most) and one.on.issuperset(always))
-        return min(allowed, key=lambda one: (one.cost + price * one.moves, one.moves, sorted(one.on)))
+        return min(allowed, key=lambda one: (one.lacks, one.cost + price * one.moves, one.moves, sorted(one.on)))
 
     def bound(self) -> float:
         """No set of machines that has room enough, added up, costs less."""
@@ -165,13 +182,14 @@ class Search:
     def leaving(self, on: Collection[int]) -> list[Pod]:
         return [pod for number, there in enumerate(self.shape.by_machine) if there and number not in on for pod in there]
 
-    def _record(self, on: frozenset[int], places: dict[int, int]) -> Found:
+    def _record(self, on: frozenset[int], places: dict[int, int], *, lacks: bool = False) -> Found:
         moves = sum(there for number, there in enumerate(self.evictions) if number not in on)
-        found = self.found[on] = Found(on, sum(self.costs[number] for number in sorted(on)), moves, places)
+        found = self.found[on] = Found(on, sum(self.costs[number] for number in sorted(on)), moves, places, lacks)
         return found
 
     def survives(self, on: Collection[int], places: Mapping[int, int]) -> bool:
-        """After the plan the largest machines may fail: their pods have room on the others, and one more of the largest pod."""
+        """After the plan the largest machines may fail: their pods have room on the others, and one more of the largest pod. What an owner
+        may take back is no reserve, but for pods that run nowhere else."""
         spare, shape = self.shape.problem.spare, self.shape
         if not spare:
             return True
@@ -181,7 +199,9 @@ class Search:
         largest = max(shape.pods, key=lambda pod: (shape.weight(pod.kind.asks), -pod.number), default=None)
         more = [] if largest is None else [replace(largest, kind=replace(largest.kind, limits=(), shows=()))]
         self.work -= len(there)
-        return self.filler.fill([*there, *more], set(on) - set(failing), self.filler.after(places)) is not None
+        owned = {number for number in on if not shape.machines[number].reclaimable}
+        kept = [pod for pod in (*there, *more) if len(owned) == len(on) or pod.kind.on is None or pod.kind.on & owned]
+        return self.filler.fill(kept, owned - set(failing), self.filler.after(places)) is not None
 
     # ---- from one set to others
 

@@ -169,7 +169,8 @@ class Shape:
         key = repr((matching.asked_of_nodes(pod), odd and (odd, pods.namespace(pod)), [spec.get(part) for part in parts], any(rules)))
         if key not in self._suits:
             found = where(_alone(pod), replace(self.view, pods=()))
-            on = frozenset(self.numbers[name] for name in found.on)
+            closed = self.problem.closed | self.problem.must_go
+            on = frozenset(self.numbers[name] for name in found.on if name not in closed)
             self._suits[key] = None if len(on) == len(self.machines) else on
         return self._suits[key]
 

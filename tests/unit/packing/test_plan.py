@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -153,8 +154,67 @@ def test_a_cheaper_machine_is_woken_with_room_for_the_pods_of_daemon_sets() -> N
     small, large = owned("p", "a", cpu="1"), owned("p", "a", cpu="1100m")
     assert plan(Problem(machines, (daemon, small))).woken == ("s",)
     assert plan(Problem(machines, (daemon, large))).woken == ()
-    taken_away = (machines[0], replace(machines[1], reclaimable=True))
-    assert plan(Problem(taken_away, (daemon, small))).woken == ()
+    assert plan(Problem(machines, (daemon, small), closed=frozenset("s"))).woken == ()
+
+
+def test_a_reclaimable_machine_wakes_for_one_that_is_owned_and_for_no_other_reclaimable_one() -> None:
+    owned_one, dear = machine("a", 200), replace(machine("r", 150), reclaimable=True)
+    cheap = replace(machine("s", 100, off=True), reclaimable=True)
+    assert plan(Problem((owned_one, cheap), (owned("p", "a"),))).woken == ("s",)
+    assert plan(Problem((dear, cheap), (owned("p", "r"),))).goes == ()
+    assert plan(Problem((dear, owned_one), (owned("p", "r"),), keep={"a": "it has the registry"})).goes == ("r",)
+    # One that is taken back may have any machine instead.
+    assert plan(Problem((dear, cheap), (owned("p", "r"),), must_go=frozenset("r"))).woken == ("s",)
+
+
+def test_a_reclaimable_machine_is_no_reserve() -> None:
+    machines = (machine("a", 300), machine("b", 200), machine("c", 100))
+    there = (owned("p", "a"),)
+    assert plan(Problem(machines, there, spare=1)).stays == ("b", "c")
+    lent = replace(machines[2], reclaimable=True)
+    found = plan(Problem((*machines[:2], lent), there, spare=1))
+    assert found.stays in (("a", "b"), ("b", "c")) and found.stays != ("c",)
+    only_there = (owned("p", "c", nodeSelector={HOST: "c"}),)
+    assert plan(Problem((*machines[:2], lent), only_there, spare=1)).goes == ("a", "b")
+
+
+def test_pods_that_do_not_tolerate_its_taint_do_not_move_to_a_machine() -> None:
+    tainted = replace(machine("r", 1, taints=[("daytwo.dev/reclaimable", "true", "NoSchedule")]), reclaimable=True)
+    tolerant = owned("q", "a", tolerations=[{"key": "daytwo.dev/reclaimable", "operator": "Exists"}])
+    assert plan(Problem((machine("a"), tainted), (owned("p", "a"), tolerant))).goes == ("r",)
+    assert plan(Problem((machine("a"), tainted), (tolerant,))).goes == ("a",)
+    rather_not = machine("r", 1, taints=[("x", "", "PreferNoSchedule")])
+    assert plan(Problem((machine("a"), rather_not), (owned("p", "a"),))).goes == ("a",)
+
+
+def test_a_machine_that_must_go_goes_whatever_it_costs() -> None:
+    machines = (machine("a", 0), machine("b", 100), machine("s", 900, off=True))
+    there = (owned("p", "a"), owned("q", "a"))
+    found = plan(Problem(machines, there, must_go=frozenset("a"), max_moves=1, spare=1))
+    assert (found.goes, found.left) == (("a",), {}) and len(found.moves) == 2
+    full = (*there, owned("full", "b", cpu="3900m"))
+    assert plan(Problem(machines, full, must_go=frozenset("a"))).woken == ("s",)
+    closed = plan(Problem(machines, full, must_go=frozenset("a"), closed=frozenset("s")))
+    assert closed.goes == () and set(closed.left) <= {("x", "p"), ("x", "q")} and "no room" in next(iter(closed.left.values()))
+    alone = owned("own", "a")
+    del alone["metadata"]["ownerReferences"]
+    assert list(plan(Problem(machines, (*there, alone), must_go=frozenset("a"))).left) == [name(alone)]
+
+
+@settings(max_examples=60)
+@given(SEEDS)
+def test_what_must_go_goes_or_says_what_is_left_and_what_is_closed_takes_nothing(seed: int) -> None:
+    dice, problem = Random(seed), problem_of(seed)
+    machines = tuple(replace(one, reclaimable=dice.randrange(2) == 0) for one in problem.machines)
+    names = [one.name for one in machines]
+    closed, must = (frozenset(one for one in names if dice.randrange(4) == 0) for _ in range(2))
+    problem = replace(problem, machines=machines, closed=closed, must_go=must, spare=dice.randrange(2), max_moves=dice.choice([None, 1]))
+    found, awake = plan(problem), {one.name for one in machines if not one.off}
+    assert found.left or must & awake <= set(found.goes)
+    assert all(pods.node_of(one) in must for one in problem.pods if name(one) in found.left) and not (found.left and found.goes)
+    assert not set(found.woken) & closed and not set(found.moves.values()) & (closed | must)
+    lent = {one.name for one in machines if one.reclaimable}
+    assert not (lent & set(found.woken) and lent & set(found.goes) - must)
 
 
 def test_pods_that_are_spread_over_zones_move_within_their_zone() -> None:

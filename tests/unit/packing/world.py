@@ -112,8 +112,9 @@ def cheapest(problem: Problem) -> float:
 def after(problem: Problem, moves: Any, on: Sequence[str], **more: Any) -> Problem:
     """The cluster when the pods have moved; no other machine can be woken."""
     there = [{**one, "spec": {**one["spec"], "nodeName": moves.get(name(one), pods.node_of(one))}} for one in problem.pods]
-    machines = tuple(replace(one, off=one.name not in on, reclaimable=one.name not in on) for one in problem.machines)
-    return Problem(machines, tuple(one for one in there if pods.node_of(one) in on), problem.budgets, **more)
+    machines = tuple(replace(one, off=one.name not in on) for one in problem.machines)
+    closed = frozenset(one.name for one in machines if one.off)
+    return Problem(machines, tuple(one for one in there if pods.node_of(one) in on), problem.budgets, closed=closed, **more)
 
 
 def name(one: Any) -> tuple[str, str]:
