@@ -1,4 +1,7 @@
-"""Consolidation: which nodes the work could do without, what that saves, and what keeps the others. Only plans."""
+"""Consolidation: which nodes the work could do without, what that saves, and what keeps the others; and their way out of service.
+
+For a process that decides itself, which plan is carried out: roles/consolidation/carrying.py.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from roles.consolidation import kept, model, page, plan, report
+from roles.consolidation.carry_model import CarryOptions
+from roles.consolidation.carrying import Carrying, carry_out
 from roles.consolidation.dump import as_dump
-from roles.consolidation.kept import Keeper
+from roles.consolidation.judging import Judge
 from roles.consolidation.model import (
     ConsolidateOptions,
     ConsolidationReport,
@@ -17,50 +22,95 @@ from roles.consolidation.model import (
     read_machines,
 )
 from roles.consolidation.plan import Consolidation
-from roles.consolidation.plan import consolidate as planned
+from roles.consolidation.preparing import Asked, ends, prepare, verified, with_awake
+from roles.consolidation.preparing import read as read_live
+from roles.consolidation.run import UNDO, ConsolidationRun
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote
+from roles.engine.disruption import DisruptionObjects
 from roles.engine.files import FILE_MODE, write_whole
 from roles.engine.folding import shortened
-from roles.engine.inputs import Declared, unmatched
+from roles.engine.inputs import Changes, Declared, unmatched
 from roles.engine.kube import Object
 from roles.engine.kube.fields import labels_of, name_of, node_addresses
 from roles.engine.object_runs import connect_servers
-from roles.engine.outage import cluster_time, read_drain
+from roles.engine.outage import cluster_time
 from roles.engine.placement.storage import HOSTNAME
-from roles.engine.runs import Ended, deploying, document, one, show_report
+from roles.engine.power.model import HostPower
+from roles.engine.runs import Ended, Options, Turns, deploying, document, one, show_report, with_options
 from roles.engine.transaction import Refusal
-from roles.engine.voice import show
+from roles.engine.voice import show, show_lines
+from roles.power import PowerOptions, drivers_of, read_options
 
 _FEW = 5
 
 
 @dataclass(frozen=True)
-class _Asked:
-    options: ConsolidateOptions
+class _Read:
+    options: Options
+    asked: Asked
     machines: Machines
 
 
-def _read(fleet: Fleet) -> _Asked:
-    if not bridge.only_plans():
-        why = "this deploy only plans so far, and takes no node out: add --dry (deploys/drain.py drains the nodes that it names)"
-        raise bridge.refusals([why])
+def _read(fleet: Fleet) -> _Read:
     with bridge.refusing(Refusal):
         machines = read_machines([(remote.name, remote.data) for remote in fleet.inventory])
-    return _Asked(one(ConsolidateOptions)(fleet), machines)
+    options, own = with_options(ConsolidateOptions)(fleet)
+    power = read_options(fleet).model_copy(update={"allow_local_data": own.allow_local_data})
+    return _Read(options, Asked(own, one(CarryOptions)(fleet), power), machines)
 
 
 @deploying("Consolidation", _read, of_cluster=True)
-def consolidate(fleet: Fleet, asked: _Asked) -> Ended:
-    """Show which nodes the work could do without. Changes nothing.
+def consolidate(fleet: Fleet, read: _Read) -> Turns | Ended:
+    """Show which nodes the work could do without, and take them out of service: drained, and powered off or left cordoned.
 
-    Data keys: those of roles/consolidation/model.py. Raises DeployError without --dry, for data that does not have the cost of each host,
-    and if the cluster cannot be read.
+    Data keys: those of roles/consolidation/model.py and carry_model.py, consents of a drain, time limits of power, and those of
+    roles/engine/runs/options.py. Raises DeployError for data that does not have the cost of each host, if the cluster cannot be read, and
+    before any write if a node must not go after all.
     """
-    options = asked.options
-    found, notes = _plan(fleet, asked)
+    asked, options = read.asked, read.asked.options
+    surveyed, session = connect_servers(fleet, options.kubeconfig)
+    with bridge.refusing((ApiFailure, ValueError), "the cluster cannot be read: "):
+        live, now = read_live(session, asked), cluster_time(session)
+        judge = _judge(fleet, read, live)
+        found, left = judge.plan(live, now)
+    drivers = drivers_of(fleet)
+    notes = [*_notes(fleet, judge.hosts), *left, *([then] if (then := ends(found, asked, drivers)) else [])]
     result = report.as_document(found, notes)
+    people = _show(options, found, result)
+    line = result.verdict if people else ""
+    if bridge.only_plans():
+        if asked.verify and found.goes:
+            answer = verified(surveyed, asked, with_awake(live, found.plan.woken), found)
+            if people:
+                show_lines(answer)
+        return Ended(line)
+    if not found.goes:
+        return Ended(f"NOTHING TO DO: {line}" if line else "")
+    carrying, more = prepare(fleet, read.options, asked, judge, found, live)
+    run = ConsolidationRun(asked.options.model_dump(mode="json"), fleet, read.options, carrying, found)
+    show(f"\nPlan of run {run.info.id}: {result.verdict}")
+    for step in run.steps:
+        show(f"  {step.name}: {step.summary}")
+    for text in more:
+        show_lines(f"\n{text}")
+    return Turns.of(run, fleet, "cordon, drain, and power off")
+
+
+def _judge(fleet: Fleet, read: _Read, live: DisruptionObjects) -> Judge:
+    hosts = hosts_of(live.of("Node"), fleet.inventory)
+    return Judge(
+        read.machines,
+        {node: host.name for node, host in hosts.items()},
+        servers={node for node, host in hosts.items() if host.is_control_plane},
+        options=read.asked.options,
+        chosen=_chosen(fleet, read.asked.options, hosts, live.of("Node")),
+    )
+
+
+def _show(options: ConsolidateOptions, found: Consolidation, result: ConsolidationReport) -> bool:
+    """True if standard output has text for people."""
     if options.dump is not None:
         with bridge.refusing(OSError, f"dump={options.dump}: choose another path; it cannot be written there: "):
             write_whole(options.dump, as_dump(found.problem, secrets.token_bytes(32)), FILE_MODE)
@@ -73,25 +123,7 @@ def consolidate(fleet: Fleet, asked: _Asked) -> Ended:
     people = options.format == "text" or options.output is not None
     if people and options.dump is not None:
         show(f"\ndump: {options.dump}")
-    return Ended(result.verdict if people else "")
-
-
-def _plan(fleet: Fleet, asked: _Asked) -> tuple[Consolidation, list[str]]:
-    options = asked.options
-    _, session = connect_servers(fleet, options.kubeconfig)
-    with bridge.refusing((ApiFailure, ValueError), "the cluster cannot be read: "):
-        live, now = read_drain(session), cluster_time(session)
-        hosts = hosts_of(live.of("Node"), fleet.inventory)
-        keeper = Keeper(
-            live,
-            now,
-            servers={node for node, host in hosts.items() if host.is_control_plane},
-            known=hosts,
-            chosen=_chosen(fleet, options, hosts, live.of("Node")),
-            allow_local_data=options.allow_local_data,
-        )
-        names = {node: host.name for node, host in hosts.items()}
-        return planned(keeper, asked.machines, names, options.spare_nodes, options.max_moves), _notes(fleet, hosts)
+    return people
 
 
 def hosts_of(nodes: Collection[Object], inventory: Sequence[Remote]) -> dict[str, Remote]:
@@ -125,16 +157,30 @@ def _chosen(fleet: Fleet, options: ConsolidateOptions, hosts: Mapping[str, Remot
     return {by_host.get(name, name) for name in asked}
 
 
-def _notes(fleet: Fleet, hosts: Mapping[str, Remote]) -> list[str]:
-    there = {host.name for host in hosts.values()}
+def _notes(fleet: Fleet, hosts: Mapping[str, str]) -> list[str]:
+    there = set(hosts.values())
     without = [remote.name for remote in fleet.inventory if remote.name not in there]
     return [f"no Node of the cluster has the name or address of {shortened(without, _FEW)}: not counted"] if without else []
 
 
 DATA_KEYS = (
-    Declared(ConsolidateOptions, ("consolidate",)),
+    Declared(ConsolidateOptions, ("consolidate",), changes=Changes.BOOTS, undo=UNDO),
+    Declared(CarryOptions, ("consolidate",)),
+    Declared(PowerOptions, ("consolidate",), names=("drain_timeout", "max_grace", "surge", "off_timeout", "on_timeout")),
     Declared(MachineData, ("consolidate",)),
+    Declared(HostPower, ("consolidate",)),
 )
 DOCUMENTS = {"consolidate": ConsolidationReport}
 
-__all__ = ["DATA_KEYS", "DOCUMENTS", "consolidate", "kept", "model", "plan"]
+__all__ = [
+    "DATA_KEYS",
+    "DOCUMENTS",
+    "Carrying",
+    "ConsolidationRun",
+    "carry_out",
+    "consolidate",
+    "kept",
+    "model",
+    "plan",
+    "prepare",
+]

@@ -20,7 +20,7 @@ from roles.engine.kube import Object, is_ready
 from roles.engine.kube.fields import annotations_of, containers_of, created_of, labels_of, name_of, spec_of, status_of, volumes_of
 from roles.engine.kube.pods import is_alive, is_static, node_of
 from roles.engine.kube.times import parse_duration
-from roles.engine.outage import DrainConsents, PodFate, node_fate
+from roles.engine.outage import DrainConsents, PodFate, Purpose, node_fate
 from roles.engine.outage.fates import Judge, empty_dirs
 from roles.engine.packing import SCALE_DOWN_DISABLED
 from roles.engine.placement import Storage
@@ -33,8 +33,10 @@ _SCHEDULER = "default-scheduler"
 #: The containers that Kubernetes' storage group gives for a CSI driver's controller (kubernetes-csi.github.io: sidecar containers), by
 #: the last part of their images.
 _CSI_CONTROLLER = ("csi-attacher", "csi-provisioner", "csi-resizer", "csi-snapshotter")
+#: Its mark is on a Node that a consolidation has left cordoned; one that it has powered off has that of a power off.
+CONSOLIDATION = Purpose("consolidation", "its consolidation")
 #: The purposes of outages that may end with a machine that is off (roles/drain/, roles/power/).
-_OFF_AFTER = ("drain", "power-off")
+_OFF_AFTER = ("drain", "power-off", CONSOLIDATION.name)
 # Of a tenant's text.
 _LONGEST = 60
 _FEW = 3
@@ -152,13 +154,15 @@ class Keeper:
 
     @cached_property
     def asleep(self) -> frozenset[str]:
-        """The machines that are off: NotReady, cordoned by daytwo (_OFF_AFTER), and without a pod that would have to move."""
+        """The machines that are off: NotReady, cordoned by daytwo (_OFF_AFTER), and without a pod that would have to move. And those that a
+        consolidation has left cordoned, which may be powered off at any time."""
         return frozenset(name_of(node) for node in self.live.of("Node") if self._sleeps(node))
 
     def _sleeps(self, node: Object) -> bool:
         fate = node_fate(node)
         drained = fate.cordon == "ours" and fate.mark is not None and fate.mark.purpose in _OFF_AFTER
-        return drained and not is_ready(node) and name_of(node) in self.known and not self.leaving(name_of(node))
+        drained = drained and (not is_ready(node) or (fate.mark is not None and fate.mark.purpose == CONSOLIDATION.name))
+        return drained and name_of(node) in self.known and not self.leaving(name_of(node))
 
     @cached_property
     def kept(self) -> dict[str, tuple[Keep, ...]]:

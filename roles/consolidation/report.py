@@ -133,7 +133,7 @@ def _going(report: ConsolidationReport, node: NodeReport) -> list[str]:
 
 
 def _staying(report: ConsolidationReport, node: NodeReport) -> list[str]:
-    why = {"wakes": "asleep, and wakes: it is cheaper than a node that goes", "asleep": "asleep: cordoned by daytwo, and off"}
+    why = {"wakes": "asleep, and wakes: it is cheaper than a node that goes", "asleep": "asleep: cordoned by daytwo, and off or empty"}
     costs = "-" if node.state == "asleep" else amount(report.unit, node.cost)
     return [_name(node), costs, str(len(node.pods)), why.get(node.state, node.why or "-")]
 

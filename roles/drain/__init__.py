@@ -126,4 +126,5 @@ __all__ = [
     "DATA_KEYS",
     "drain",
     "uncordon",
+    "verify",
 ]

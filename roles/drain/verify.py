@@ -15,9 +15,13 @@ _HOW = "verify=scheduler"
 def ask_scheduler(found: Survey, live: DisruptionObjects, plan: DrainPlan) -> Verdict:
     """Where kube-scheduler puts the replacements, wave by wave. `live` has all kinds of KINDS_OF_SHADOW. Raises DeployError if it cannot be
     asked."""
-    waves = [[Move(one.pod, new, first=one.fate == "surged") for one, new in wave] for wave in places.replacements(plan, live)]
     with bridge.refusing(ShadowError, f"{_HOW}: "), shadow_control_plane(found.observed.values(), live.objects) as shadow:
-        return shadow.ask(waves, cordon=[node.name for node in plan.nodes])
+        return shadow.ask(waves(plan, live), cordon=[node.name for node in plan.nodes])
+
+
+def waves(plan: DrainPlan, live: DisruptionObjects) -> list[list[Move]]:
+    """The moves of a drain, for a shadow control plane."""
+    return [[Move(one.pod, new, first=one.fate == "surged") for one, new in wave] for wave in places.replacements(plan, live)]
 
 
 def refusals(verdict: Verdict, consents: DrainConsents) -> list[str]:

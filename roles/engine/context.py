@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -23,12 +23,18 @@ Schedulers = Callable[[], Mapping[str, Mapping[str, Any] | None]]
 
 #: How a change ended. A change of a node ends as `confirmed`, one of an API object as `done`; both are proven.
 Outcome = Literal[
-    "confirmed", "done", "reverted", "revert-failed", "refused", "foreign", "gone", "unknown", "failed", "not started"
+    "confirmed", "done", "reverted", "revert-failed", "refused", "foreign", "gone", "unknown", "failed", "skipped", "not started"
 ]  # fmt: skip
 
 
 class OutOfReach(Exception):
     """What a port needs cannot be reached: a host, or its connection. Says which."""
+
+
+class Skipped(Exception):
+    """A step is not wanted any more, or must not be made now: it was not made, and the run goes on. Says why."""
+
+    outcome: ClassVar[Outcome] = "skipped"
 
 
 class Lock(Protocol):

@@ -23,12 +23,13 @@ from roles.engine.outage import Wanted, cluster_time, plan_outages, read_drain, 
 from roles.engine.power import Driver
 from roles.engine.power.model import HostPower
 from roles.engine.proof import skew, survey
-from roles.engine.runs import Ended, Options, Turns, deploying, no_such_host, with_options
+from roles.engine.runs import Ended, Options, Turns, deploying, no_such_host, one, with_options
 from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ObjectsRecord, Refusal
 from roles.engine.transaction.object_record import CANNOT_UNDO
 from roles.engine.voice import show, show_lines
 from roles.power import listing
+from roles.power.guard import KEEPS, needed_by
 from roles.power.model import PowerOptions
 from roles.power.plan import by_name, missing, off_refusals, power_mark
 from roles.power.turning import POWER_OFF, POWER_ON, Machine, OnPlan, Turning
@@ -48,14 +49,14 @@ def power(fleet: Fleet, asked: tuple[Options, PowerOptions]) -> Turns | Ended:
     chosen = wanted.power_off if wanted.power_off is not None else wanted.power_on or ()
     bridge.stop(no_such_host(fleet.inventory, chosen))
     bridge.stop(remote.unreachable for remote in fleet.unreachable if remote.is_control_plane)
-    drivers = _drivers(fleet)
+    drivers = drivers_of(fleet)
     bridge.stop(missing(chosen, drivers))
     if wanted.reads_only:
         return _listed(fleet, drivers, wanted)
     return _off(fleet, drivers, options, wanted) if wanted.power_off is not None else _on(fleet, drivers, options, wanted, chosen)
 
 
-def _drivers(fleet: Fleet) -> dict[str, Driver]:
+def drivers_of(fleet: Fleet) -> dict[str, Driver]:
     """By host. Raises DeployError."""
     with bridge.refusing(Refusal):
         read = {remote.name: read_model(remote.name, remote.data, HostPower).power for remote in fleet.inventory}
@@ -70,14 +71,14 @@ def _nodes(session: Session) -> dict[str, Object]:
 def _listed(fleet: Fleet, drivers: Mapping[str, Driver], wanted: PowerOptions) -> Ended:
     session = cluster_session(fleet, wanted.kubeconfig)
     nodes = _nodes(session)
-    _forgive_off(fleet, nodes)
+    forgive_off(fleet, nodes)
     if not drivers:
         return Ended("no host has the data key power (docs/power.md)")
     show_lines("\n" + listing.text(fleet, drivers, session, nodes))
     return Ended(f"{len(drivers)} of {len(fleet.inventory)} hosts have the data key power")
 
 
-def _forgive_off(fleet: Fleet, nodes: Mapping[str, Object]) -> None:
+def forgive_off(fleet: Fleet, nodes: Mapping[str, Object]) -> None:
     """Hosts that a run has turned off are away as asked."""
     for remote in list(fleet.unreachable):
         node = node_of_host(remote.name, remote.address, nodes)
@@ -85,12 +86,12 @@ def _forgive_off(fleet: Fleet, nodes: Mapping[str, Object]) -> None:
             fleet.expect_away(remote)
 
 
-def _machines(fleet: Fleet, drivers: Mapping[str, Driver], chosen: Collection[str]) -> dict[str, Machine]:
+def machines_of(fleet: Fleet, drivers: Mapping[str, Driver], chosen: Collection[str]) -> dict[str, Machine]:
     remotes = hosts_by_name(fleet.inventory)
     return {host: Machine(remotes[host], drivers[host], fleet.lock_host) for host in chosen}
 
 
-def _turning(fleet: Fleet, reached: ConnectedCluster, machines: Mapping[str, Machine], options: Options, wanted: PowerOptions) -> Turning:
+def turning_of(fleet: Fleet, reached: ConnectedCluster, machines: Mapping[str, Machine], options: Options, wanted: PowerOptions) -> Turning:
     """`wanted.on_timeout` is for the first answer, and again for the proof."""
     remotes = hosts_by_name(fleet.inventory)
     proof = BootProof(
@@ -100,6 +101,11 @@ def _turning(fleet: Fleet, reached: ConnectedCluster, machines: Mapping[str, Mac
     return Turning(
         reached.session, machines, wanted, proof, partial(_unsettled, fleet, remotes), allow_unproven=options.allow_unproven
     )  # fmt: skip
+
+
+def read_options(fleet: Fleet) -> PowerOptions:
+    """The consents of a drain and the time limits, for a deploy that chooses the hosts itself. Raises DeployError."""
+    return one(PowerOptions)(fleet).model_copy(update={"power_off": None, "power_on": None})
 
 
 # ---- off
@@ -120,13 +126,13 @@ def _off(fleet: Fleet, drivers: Mapping[str, Driver], options: Options, wanted: 
     remotes = [remote for remote in fleet.inventory if remote.name in chosen and (remote.connected or remote.connect())]
     reached = connect_some(fleet, remotes, wanted.kubeconfig)
     with bridge.refusing(ApiFailure, "the nodes cannot be read: "):
-        _forgive_off(fleet, reached.found.reading.nodes())
-    as_reboot = RebootOptions(**{**wanted.model_dump(include=set(RebootOptions.model_fields)), "nodes": chosen, "allow_unneeded": True})
-    plans = boot_plans(fleet, reached, options, as_reboot)
-    refused, notes = boot_problems(fleet, reached, plans, options)
-    bridge.stop([*refused, *(why for plan in plans for why in off_refusals(plan, POWER_OFF.name))])
-    machines = _machines(fleet, drivers, chosen)
-    turning = _turning(fleet, reached, machines, options, wanted)
+        nodes = reached.found.reading.nodes()
+        forgive_off(fleet, nodes)
+    plans, refused, notes = off_plans(fleet, reached, options, wanted)
+    needed = [] if wanted.allow_needed else needed_by(reached.session, nodes, {plan.name: plan.host for plan in plans})
+    bridge.stop([*refused, *needed])
+    machines = machines_of(fleet, drivers, chosen)
+    turning = turning_of(fleet, reached, machines, options, wanted)
     stages = order(plans, options.pace, fleet.lock_host.name)
     texts = _drains(reached.session, wanted, stages)
     run = OffRun(
@@ -149,6 +155,17 @@ def _off(fleet: Fleet, drivers: Mapping[str, Driver], options: Options, wanted: 
     for note in (*notes, "each stays cordoned, marked daytwo.dev/outage; its Node stays in the cluster", f"on again: {run.undo}"):
         show(f"- {note}")
     return Turns.of(run, fleet, "drain, shut down, prove off")
+
+
+def off_plans(
+    fleet: Fleet, reached: ConnectedCluster, options: Options, wanted: PowerOptions
+) -> tuple[list[RebootPlan], list[object], list[str]]:
+    """What becomes of the hosts of `power_off`; why they must not go off, or might not come back; and notes. Raises DeployError."""
+    chosen = {"nodes": wanted.power_off or (), "allow_unneeded": True}
+    as_reboot = RebootOptions(**{**wanted.model_dump(include=set(RebootOptions.model_fields)), **chosen})
+    plans = boot_plans(fleet, reached, options, as_reboot)
+    refused, notes = boot_problems(fleet, reached, plans, options)
+    return plans, [*refused, *(why for plan in plans for why in off_refusals(plan, POWER_OFF.name))], notes
 
 
 def _drains(session: Session, wanted: PowerOptions, stages: Sequence[Stage[RebootPlan]]) -> list[str]:
@@ -187,8 +204,8 @@ def _on_run(
 ) -> ObjectRun:
     """The run, with its plan shown. Raises DeployError."""
     reached = connect_some(fleet, [], wanted.kubeconfig)
-    nodes, machines = _nodes(reached.session), _machines(fleet, drivers, chosen)
-    _forgive_off(fleet, nodes)
+    nodes, machines = _nodes(reached.session), machines_of(fleet, drivers, chosen)
+    forgive_off(fleet, nodes)
     plans, refused = [], []
     for machine in machines.values():
         # It may be off, so it is not asked which Node it is; the proof compares its boot with what that Node's kubelet reports.
@@ -199,7 +216,7 @@ def _on_run(
             fleet.expect_away(machine.remote)
             plans.append(OnPlan(machine, node, power_mark(node, POWER_OFF.name, POWER_ON.name)))
     bridge.stop(refused)
-    turning = _turning(fleet, reached, machines, options, wanted)
+    turning = turning_of(fleet, reached, machines, options, wanted)
     run = ObjectRun(
         record if record is not None else {plan.machine.host: wanted.model_dump(mode="json") for plan in plans},
         [Stage(tuple(map(turning.on_step, plans)), options.pace.at_once(len(plans)))],
@@ -239,7 +256,7 @@ def _unsettled(fleet: Fleet, remotes: Mapping[str, Remote], host: str) -> list[s
 def undo_power(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
     """Plan and show the run that turns on what a run of this deploy has turned off. Raises DeployError."""
     hosts = [one.name for one in record.objects]
-    drivers = _drivers(fleet)
+    drivers = drivers_of(fleet)
     bridge.stop([*no_such_host(fleet.inventory, hosts), *missing(hosts, drivers)])
     return _on_run(fleet, drivers, options, PowerOptions(power_on=tuple(hosts), kubeconfig=consents.kubeconfig), hosts, record)
 
@@ -249,4 +266,18 @@ DATA_KEYS = (
     Declared(HostPower, (CAPABILITY,)),
 )
 
-__all__ = ["DATA_KEYS", "power"]
+__all__ = [
+    "DATA_KEYS",
+    "KEEPS",
+    "POWER_OFF",
+    "OnPlan",
+    "PowerOptions",
+    "Turning",
+    "drivers_of",
+    "forgive_off",
+    "machines_of",
+    "off_plans",
+    "power",
+    "read_options",
+    "turning_of",
+]

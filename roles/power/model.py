@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from roles.engine.inputs import Kubeconfig, Names
+from roles.engine.inputs import Boolean, Kubeconfig, Names
 from roles.engine.outage import DrainConsents
 
 #: Seconds. An orderly shutdown ends pods and units, each with its own patience, and a Node is NotReady 50 s after its last lease. Servers
@@ -30,6 +30,14 @@ class PowerOptions(DrainConsents):
             examples=["w1"],
         ),
     ] = None
+    allow_needed: Annotated[
+        Boolean,
+        Field(
+            description="consent: hosts of `power_off` may be those that a consolidation has left on for the pods of the nodes that it took"
+            " out",
+            examples=[True],
+        ),
+    ] = False
     reason: Annotated[
         str, Field(max_length=64, pattern=r"^[^\x00-\x1f\x7f]*$", description="why, for the mark on the node", examples=["for the night"])
     ] = ""

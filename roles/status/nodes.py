@@ -63,7 +63,9 @@ class NodeGlance:
     def _cordon(self) -> Cordon | None:
         if self.fate is None or not self.fate.cordon:
             return None
-        by = f"run {self.fate.by}" if self.fate.cordon == "ours" else self.fate.by
+        mark = self.fate.mark
+        why = f" ({mark.purpose}: {mark.why})" if mark is not None and mark.why else ""
+        by = one_line(f"run {self.fate.by}{why}") if self.fate.cordon == "ours" else self.fate.by
         return Cordon(by=by, since=self.fate.since.isoformat() if self.fate.since is not None else None)
 
     def attention(self, report: NodeReport, now: float) -> Iterator[str]:

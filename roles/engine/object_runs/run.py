@@ -23,7 +23,7 @@ from roles.engine.voice import show, show_lines
 Asked = BaseModel | Mapping[str, object] | ObjectsRecord | RunInfo
 
 #: Outcomes of a started change that leave the object as before, or deleted by someone else.
-_AS_BEFORE = frozenset({"reverted", "gone"})
+_AS_BEFORE = frozenset({"reverted", "gone", "skipped"})
 
 
 @dataclass(frozen=True)

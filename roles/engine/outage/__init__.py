@@ -19,7 +19,7 @@ Several nodes at once are drained by one plan (`plan_drain` sums up the budgets)
 (`plan_drain`) knows no host; `read_drain` reads what it needs.
 """
 
-from roles.engine.outage import drainer, evicting, fates, lint_places, places, undo
+from roles.engine.outage import cordon, drainer, evicting, fates, lint_places, places, undo
 from roles.engine.outage.cordon import node_fate
 from roles.engine.outage.drainer import Drainer
 from roles.engine.outage.mark import Mark, read_mark
@@ -42,6 +42,7 @@ __all__ = [
     "ask_again",
     "begin_outage",
     "cluster_time",
+    "cordon",
     "drainer",
     "end_outage",
     "evicting",

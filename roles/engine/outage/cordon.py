@@ -14,10 +14,12 @@ from typing import Any
 from roles.engine.bounds import moment
 from roles.engine.commands import command
 from roles.engine.context import StepContext
+from roles.engine.disruption import DisruptionObjects
 from roles.engine.inputs import listing
 from roles.engine.kube import Object, uid
 from roles.engine.kube.field_managers import entries, managers, others
-from roles.engine.kube.fields import name_of
+from roles.engine.kube.fields import name_of, spec_of
+from roles.engine.kube.matching import UNSCHEDULABLE as UNSCHEDULABLE_TAINT
 from roles.engine.kube.workloads import node_path
 from roles.engine.objects import ChangedByOthers, Kind, ObjectChange, ObjectPath, ObjectWriter, Session
 from roles.engine.outage.mark import MARKS, OUTAGE, Mark, parse_mark, read_mark, run_of
@@ -85,6 +87,20 @@ def _marked(mark: Mark | None) -> dict[ObjectPath, str | None]:
 def _change(node: Object, wanted: Mapping[ObjectPath, Any], summary: str) -> ObjectChange | None:
     change = ObjectChange.of_fields(CORDONED, node, wanted, summary)
     return change if change.sets else None
+
+
+def as_uncordoned(live: DisruptionObjects, nodes: Collection[str]) -> DisruptionObjects:
+    """The cluster as it will be once these nodes, by name, are uncordoned."""
+    if not nodes:
+        return live
+    items = [_uncordoned(node) if name_of(node) in nodes else node for node in live.of("Node")]
+    return replace(live, objects={**live.objects, "Node": items})
+
+
+def _uncordoned(node: Mapping[str, Any]) -> dict[str, Any]:
+    spec = {key: value for key, value in spec_of(node).items() if key != "unschedulable"}
+    taints = [one for one in spec.get("taints") or () if one.get("key") != UNSCHEDULABLE_TAINT]
+    return {**node, "spec": {**spec, "taints": taints}}
 
 
 # ---- the end of a run's hold

@@ -64,7 +64,9 @@ class Drainer:
         # UIDs of pods that have less time to end.
         self._cut: set[str] = set()
         #: The marks of earlier runs whose cordons this drain has taken over, by node.
-        self.taken_over = {node.name: node.mark.text() for node in plan.nodes if node.cordon == "ours" and node.mark}
+        self.taken_over = {
+            node.name: node.mark.text() for node in plan.nodes if node.cordon == "ours" and node.mark and node.mark.run != mark.run
+        }
         self._changes: dict[str, ObjectChange] = {
             node.name: change for node in plan.nodes if (change := cordon_change(node, mark)) is not None
         }

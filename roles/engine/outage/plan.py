@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from roles.engine.disruption import BudgetState, DisruptionObjects, budget_states, webhooks
 from roles.engine.folding import counted
 from roles.engine.inputs import unmatched
 from roles.engine.kube import Object, full_name, is_ready, uid
 from roles.engine.kube.fields import name_of, spec_of
-from roles.engine.kube.matching import UNSCHEDULABLE
 from roles.engine.kube.pods import node_of
-from roles.engine.outage.cordon import node_fate
+from roles.engine.outage.cordon import as_uncordoned, node_fate
 from roles.engine.outage.fates import Judge, past_budgets_at_a_cost
 from roles.engine.outage.model import BudgetShare, DrainConsents, DrainPlan, PodFate, Purpose, Wanted
 from roles.engine.outage.places import with_places
@@ -127,20 +125,6 @@ def _planned(
     plan = plan_drain(as_uncordoned(live, left), names, narrowed(consents, live, names), now)
     fates = {fate.name: purpose.seen(fate) for fate in map(node_fate, live.of("Node"))}
     return replace(plan, nodes=tuple(fates[one.name] for one in plan.nodes))
-
-
-def as_uncordoned(live: DisruptionObjects, nodes: Collection[str]) -> DisruptionObjects:
-    """The cluster as it will be once these nodes, by name, are uncordoned."""
-    if not nodes:
-        return live
-    items = [_uncordoned(node) if name_of(node) in nodes else node for node in live.of("Node")]
-    return replace(live, objects={**live.objects, "Node": items})
-
-
-def _uncordoned(node: Mapping[str, Any]) -> dict[str, Any]:
-    spec = {key: value for key, value in spec_of(node).items() if key != "unschedulable"}
-    taints = [one for one in spec.get("taints") or () if one.get("key") != UNSCHEDULABLE]
-    return {**node, "spec": {**spec, "taints": taints}}
 
 
 def _unknown_surges(live: DisruptionObjects, wanted: Sequence[Wanted], consents: DrainConsents) -> list[str]:

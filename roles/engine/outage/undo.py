@@ -22,8 +22,9 @@ from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
 
 UNCORDON = "uncordon"
 #: What an undo may write: cordons and surges, each with its mark. Of pods it reads only how they ended.
+CORDONS = (Writable("/api/v1/nodes/*", (UNSCHEDULABLE, *MARKS)),)
 WRITES = (
-    Writable("/api/v1/nodes/*", (UNSCHEDULABLE, *MARKS)),
+    *CORDONS,
     Writable("/apis/apps/v1/namespaces/*/deployments/*", (("spec", "replicas"), ("metadata", "annotations", SURGED_BY))),
     *(
         Writable(path, ((EVICT, "*"), (DELETE, "*")))

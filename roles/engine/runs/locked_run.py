@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 from roles.engine.bridge import Fleet, doing, ending, on_interrupt, unforeseen_error
 from roles.engine.bridge.tasks import Event, Pool, Task, spawn, together
 from roles.engine.commands import command
-from roles.engine.context import ClusterStep, Fields, Outcome, Stage, StepContext
+from roles.engine.context import ClusterStep, Fields, Outcome, Skipped, Stage, StepContext
 from roles.engine.folding import counted
 from roles.engine.remote import RemoteError
 from roles.engine.runs.lock import ClusterLock, Locked, run_number
@@ -133,6 +133,8 @@ class LockedRun:
         outcomes = Counter(self._outcomes().values())
         counts = ", ".join(f"{outcomes[one]} {one}" for one in sorted(outcomes, key=lambda one: (one != self.success, one)))
         said = f"{counts or self._without_steps()} in {time.monotonic() - self._begun_at:.0f} s"
+        if not self.halted and outcomes[Skipped.outcome]:
+            return ". ".join([f"NOT ALL DONE: {said}", "each skipped one says why", *self.next_commands()])
         if not self._all_done:
             return ". ".join([f"HALTED: {said}", f"Continue: fix the cause, then {self.again}", *self.next_commands()])
         label, _, without = self.without
@@ -234,7 +236,7 @@ class LockedRun:
         step.seconds = time.monotonic() - started
         doing("")
         show(f"  {step.name}: {step.outcome}: {step.how or step.why or 'interrupted'} ({step.seconds:.0f} s)")
-        if step.outcome != self.success:
+        if step.outcome not in (self.success, Skipped.outcome):
             self.halted = self.halted or f"{step.name}: {step.outcome}: {step.why}"
         if step.outcome == "not started" and not step.planned:
             return

@@ -62,12 +62,16 @@ class ShadowControlPlane:
     """A running one. It holds a copy of the cluster, and each question begins with that copy."""
 
     def __init__(self, programs: Programs, store: Store, contents: Mapping[str, dict[str, Any]], schedulers: Collection[str]) -> None:
-        self._unit, self._store, self._contents, self._schedulers = programs, store, contents, schedulers
+        self._unit, self._store, self._schedulers = programs, store, schedulers
+        self._hold(contents)
+        self._made = 0
+
+    def _hold(self, contents: Mapping[str, dict[str, Any]]) -> None:
+        self._contents = contents
         claims = (one for one in contents.values() if one["kind"] == "PersistentVolumeClaim")
         self._claims: dict[str, Object] = {full_name(one): one for one in claims}
         #: Pods of the copy that wait for this scheduler; one that it places meanwhile is written back after each question.
         self._waiting = {key for key, one in contents.items() if self._waits(one)}
-        self._made = 0
 
     def ask(self, waves: Sequence[Sequence[Move]], cordon: Collection[str] = (), remove: Collection[str] = ()) -> Verdict:
         """What becomes of these moves, wave by wave, once the nodes `cordon` take no new pods and the nodes `remove` are deleted. All moves
@@ -184,6 +188,18 @@ class ShadowControlPlane:
             changed: dict[str, Any] = {}
             self._seen({}, changed, SCHEDULER_SECONDS)
             self._restore(changed)
+
+    def renew(self, objects: Mapping[str, Collection[Object]]) -> None:
+        """From now on it holds a copy of these objects (KINDS_OF_SHADOW): the cluster has changed since. Raises ShadowError."""
+        try:
+            contents = filling.contents(objects)
+        except ValueError as error:
+            raise ShadowError(str(error)) from None
+        changes = {key: contents.get(key) for key in {**self._contents, **contents} if contents.get(key) != self._contents.get(key)}
+        self._hold(contents)
+        with self._understood():
+            # What needs less room comes first, as in `_restore`.
+            self._store.write(dict(sorted(changes.items(), key=lambda one: one[1] is not None)))
 
     def _restore(self, changed: Collection[str]) -> None:
         before = {key: self._contents.get(key) for key in (*changed, *self._waiting)}
