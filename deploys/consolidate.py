@@ -1,8 +1,10 @@
-"""Show which nodes the work could do without now: what that saves, which pods would move where, and why the other nodes stay. Only plans:
-needs --dry. Changes nothing.
+"""Show which nodes the work could do without now: what that saves, which pods would move where, and why the other nodes stay. Without
+--dry, take these nodes out of service: drained, and powered off or left cordoned.
 
 pyinfra inventories/prod.py deploys/consolidate.py --dry
 pyinfra inventories/prod.py deploys/consolidate.py --data nodes=w4,w5 --data max_moves=20 --dry
+pyinfra inventories/prod.py deploys/consolidate.py -y
+pyinfra inventories/prod.py deploys/consolidate.py --data nodes=w4 --data then=cordon -y
 pyinfra inventories/prod.py deploys/consolidate.py --data format=html --data output=consolidate.html --dry
 """
 

@@ -146,6 +146,18 @@ class Carrying:
         return one.off(context) if one.off is not None else self._emptied(one, context)
 
     def _not_now(self, one: Leaving, context: StepContext) -> str:
+        if why := self._not_held(one, context):
+            return why
+        context.say(f"  {one.host}: judging again")
+        why, moves = self._judge(one.name, self._to_come(one))
+        # That takes some seconds.
+        why = why or self._not_held(one, context)
+        if not why:
+            context.say(f"  {one.host}: it may go; pods that move: {moves}")
+        return why
+
+    def _not_held(self, one: Leaving, context: StepContext) -> str:
+        """Why the node is not this run's to take out any more."""
         node = self._session.fetch(one.path)
         if node is None or uid(node) != uid(one.node):
             return "its Node was deleted or recreated since the plan"
@@ -154,11 +166,7 @@ class Carrying:
             return "someone has uncordoned it since: it stays in service"
         if fate.cordon == "theirs" or fate.mark is None or fate.mark.run != context.run:
             return f"{fate.by} has cordoned it since"
-        context.say(f"  {one.host}: judging again")
-        why, moves = self._judge(one.name, self._to_come(one))
-        if not why:
-            context.say(f"  {one.host}: it may go; pods that move: {moves}")
-        return why
+        return ""
 
     def _to_come(self, one: Leaving) -> list[str]:
         names = [other.name for other in self.leaving]
@@ -193,7 +201,7 @@ class Carrying:
         """Raises as a write."""
         context.hold()
         _, back = end_outage(self._session, one.name, "", {context.run}, context)
-        if back.done:
+        if back.done or not back.of:
             self._cordons[one.name].outcome = "reverted"
         return back.done or back.why
 

@@ -197,6 +197,10 @@ def test_what_could_we_turn_off(desk: Desk) -> None:
     open_book(desk, "turn-off").all()
 
 
+def test_turn_it_off_for_the_night(desk: Desk) -> None:
+    open_book(desk, "turn-off-for-the-night").all()
+
+
 def test_change_a_control_plane_flag(desk: Desk) -> None:
     open_book(desk, "control-plane-flag").all()
 
