@@ -14,8 +14,7 @@ from roles.engine.outage import read_mark
 from tests.integration.draining import ANYWHERE, budget, cleaned, get, killed, on, only_on, own_namespace, workload
 from tests.integration.operator import Outcome, Started, data, inventory_of_the_lab, pyinfra, refused, run_of, says, wait_for
 from tests.integration.serving import SERVE, Client, service
-from tests.integration.test_power import programs
-from tests.lab import Lab
+from tests.lab import Lab, bmc
 
 pytestmark = pytest.mark.lab
 
@@ -72,7 +71,7 @@ def serving(lab: Lab) -> None:
 
 def test_a_machine_goes_off_and_comes_back_and_a_client_loses_nothing(lab: Lab, tmp_path: Path) -> None:
     serving(lab)
-    where = inventory(tmp_path, w1=programs("w1"), w2=programs("w2"))
+    where = inventory(tmp_path, w1=bmc.programs("w1"), w2=bmc.programs("w2"))
     client = Client(lab, "web", 8080)
     try:
         wait_for(lambda: client.answers == {"w1", "w2"}, "answers of both replicas")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,12 +38,6 @@ def inventory(folder: Path, **power: dict[str, Any]) -> str:
     path = folder / "inventory.py"
     path.write_text("\n".join([*lines, ""]))
     return str(path)
-
-
-def programs(node: str, **other: list[str]) -> dict[str, Any]:
-    """The lab's own power switch as a `command` driver; `other` replaces a program."""
-    own = [sys.executable, "-m", "tests.lab", "power", node]
-    return {"driver": "command", "poll": 1, "timeout": 30, **{verb: [*own, verb] for verb in ("status", "on", "off")}, **other}
 
 
 def power(where: str, *arguments: str, **values: str) -> Outcome:
@@ -116,7 +109,7 @@ def test_off_for_the_night_one_that_does_not_wake_and_on_by_the_undo(lab: Lab, t
             rf"^w1 +redfish .* off +NotReady .*power-off since .* by run {run_of(told)}: for the night", listed.out, re.MULTILINE
         )
 
-        dead = inventory(tmp_path, w1=programs("w1", on=["true"]))
+        dead = inventory(tmp_path, w1=bmc.programs("w1", on=["true"]))
         asleep = power(dead, power_on="w1", on_timeout="10")
         assert asleep.code == 1, asleep.all
         says(asleep, "NOT ON after", "its BMC says off", "It keeps its cordon")
@@ -135,13 +128,13 @@ def test_off_for_the_night_one_that_does_not_wake_and_on_by_the_undo(lab: Lab, t
 
 @pytest.mark.lab
 def test_a_bmc_that_lies_and_nodes_that_must_stay_on(lab: Lab, tmp_path: Path) -> None:
-    lies = inventory(tmp_path, w2=programs("w2", status=["echo", "off"]))
+    lies = inventory(tmp_path, w2=bmc.programs("w2", status=["echo", "off"]))
     told = power(lies, power_off="w2")
     assert told.code == 1, told.all
     says(told, "its BMC says off while it answers: it is the BMC of another machine, or it lies")
     assert fate(lab, "w2") == (False, "", "") and lab.powered("w2")
 
-    where = inventory(tmp_path, w2=programs("w2"))
+    where = inventory(tmp_path, w2=bmc.programs("w2"))
     refused(power(where, power_off="w1"), "w1: it has no data key power")
     lab.kubectl("cordon", "w2")
     refused(power(where, power_off="w2"), "has cordoned it, not daytwo")
@@ -151,7 +144,7 @@ def test_a_bmc_that_lies_and_nodes_that_must_stay_on(lab: Lab, tmp_path: Path) -
 @pytest.mark.lab
 @pytest.mark.slow  # that a node which is not proven off keeps its cordon is shown by unit tests, too
 def test_a_machine_that_hangs_in_its_shutdown(lab: Lab, tmp_path: Path) -> None:
-    where = inventory(tmp_path, w2=programs("w2"))
+    where = inventory(tmp_path, w2=bmc.programs("w2"))
     lab.run("w2", "cat >/usr/local/sbin/systemctl && chmod +x /usr/local/sbin/systemctl", input=HANGS)
     hung = power(where, power_off="w2", off_timeout="10")
     assert hung.code == 1, hung.all

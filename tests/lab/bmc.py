@@ -196,6 +196,12 @@ def serve_ipmi(node: str, port: int) -> None:
     server.listen()
 
 
+def programs(node: str, **other: list[str]) -> dict[str, Any]:
+    """The lab's own power switch as a `command` driver; `other` replaces a program."""
+    own = [sys.executable, "-m", "tests.lab", "power", node]
+    return {"driver": "command", "poll": 1, "timeout": 30, **{verb: [*own, verb] for verb in ("status", "on", "off")}, **other}
+
+
 def listen(mac: str) -> None:
     """Prints `woken` when a magic packet for this address passes."""
     frame = b"\xff" * 6 + bytes.fromhex(mac.replace(":", "")) * 16
