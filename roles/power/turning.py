@@ -14,7 +14,7 @@ from roles.engine.kube.fields import name_of, spec_of, status_of
 from roles.engine.kube.pods import daemon_set, is_over, is_static
 from roles.engine.kube.workloads import node_path
 from roles.engine.objects import NotDone, RevertFailed, Session, Undone
-from roles.engine.outage import Mark, NodeOutage, Purpose, begin_outage
+from roles.engine.outage import Mark, NodeOutage, Purpose, cordon
 from roles.engine.outage.evicting import RunLimit
 from roles.engine.power import Driver, PowerError, switch_of
 from roles.engine.remote import RemoteError
@@ -233,7 +233,7 @@ class Turning:
         context.hold()
         self.away.add(machine.host)
         try:
-            begin_outage(self._session, name_of(plan.node), plan.mark or Mark(context.run, POWER_ON.name), context)
+            cordon.begin_outage(self._session, name_of(plan.node), plan.mark or Mark(context.run, POWER_ON.name), context)
             boot = self._await_boot(machine, deadline, context)
             stayed = "it had not gone off; " if plan.mark is not None and boot.id == plan.mark.boot else ""
             back = deadline.passed

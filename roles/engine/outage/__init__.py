@@ -24,7 +24,7 @@ from roles.engine.outage.cordon import node_fate
 from roles.engine.outage.drainer import Drainer
 from roles.engine.outage.mark import Mark, read_mark
 from roles.engine.outage.model import DrainConsents, DrainPlan, NodeFate, PodFate, Purpose, Wanted
-from roles.engine.outage.node import NodeOutage, begin_outage, end_outage
+from roles.engine.outage.node import NodeOutage, end_outage
 from roles.engine.outage.plan import ask_again, plan_drain, plan_outages
 from roles.engine.outage.reading import cluster_time, read_drain
 from roles.engine.outage.report import plan_text
@@ -40,7 +40,6 @@ __all__ = [
     "Purpose",
     "Wanted",
     "ask_again",
-    "begin_outage",
     "cluster_time",
     "cordon",
     "drainer",

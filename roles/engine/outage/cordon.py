@@ -21,7 +21,7 @@ from roles.engine.kube.field_managers import entries, managers, others
 from roles.engine.kube.fields import name_of, spec_of
 from roles.engine.kube.matching import UNSCHEDULABLE as UNSCHEDULABLE_TAINT
 from roles.engine.kube.workloads import node_path
-from roles.engine.objects import ChangedByOthers, Kind, ObjectChange, ObjectPath, ObjectWriter, Session
+from roles.engine.objects import ChangedByOthers, Kind, NotDone, ObjectChange, ObjectPath, ObjectWriter, Session
 from roles.engine.outage.mark import MARKS, OUTAGE, Mark, parse_mark, read_mark, run_of
 from roles.engine.outage.model import NodeFate
 from roles.engine.transaction import ChangedField
@@ -166,3 +166,14 @@ class CordonWriter(ObjectWriter):
         if (by := _others(found)) and not _others(change.before or {}):
             raise ChangedByOthers(f"{', '.join(by)} has cordoned it meanwhile: that cordon stays")
         return found
+
+
+def begin_outage(session: Session, node: str, mark: Mark, context: StepContext) -> None:
+    """Cordon a node that nobody has cordoned, with this mark; any cordon that it has stays as it is. Raises NotDone, ApiFailure."""
+    if (found := session.fetch(node_path(node))) is None:
+        raise NotDone("its Node object was deleted")
+    fate = node_fate(found)
+    change = cordon_change(fate, mark) if not fate.cordon else None
+    if change is not None:
+        context.note({"event": "cordon", "node": node})
+        CordonWriter(session, force=False).carry_out(change, context.beginning())

@@ -11,7 +11,7 @@ from roles.engine.context import ClusterStep, Fields, StepContext
 from roles.engine.kube import uid
 from roles.engine.kube.workloads import node_path
 from roles.engine.objects import NotDone, Session
-from roles.engine.outage.cordon import CordonBack, CordonWriter, cordon_change, give_back, node_fate
+from roles.engine.outage.cordon import CordonBack, give_back
 from roles.engine.outage.drainer import Drainer
 from roles.engine.outage.evicting import RunLimit
 from roles.engine.outage.mark import Mark
@@ -118,17 +118,6 @@ class NodeOutage:
 
 def _noted(context: StepContext, step: ClusterStep, fields: Fields) -> None:
     context.note({**step.about, "event": "drain", "object": step.name, "what": step.action, "fields": list(fields)})
-
-
-def begin_outage(session: Session, node: str, mark: Mark, context: StepContext) -> None:
-    """Cordon a node that nobody has cordoned, with this mark; any cordon that it has stays as it is. Raises NotDone, ApiFailure."""
-    if (found := session.fetch(node_path(node))) is None:
-        raise NotDone("its Node object was deleted")
-    fate = node_fate(found)
-    change = cordon_change(fate, mark) if not fate.cordon else None
-    if change is not None:
-        context.note({"event": "cordon", "node": node})
-        CordonWriter(session, force=False).carry_out(change, context.beginning())
 
 
 def end_outage(session: Session, node: str, left: str, runs: Collection[str], context: StepContext) -> tuple[str, CordonBack]:
