@@ -48,7 +48,8 @@ _ACCEPTED = re.compile(r"error: invalid configuration: [mM]axPods \(--max-pods\)
 ENVIRONMENT = {**os.environ, "GOGC": "off", "GOMAXPROCS": "1", "GOTRACEBACK": "none"}
 
 # Scheduler and controller-manager of the older minor have the rules and the gates of its API server, and are asked by their command line, as it is.
-REPEATED = {(OLDER, "kube-controller-manager"), (OLDER, "kube-scheduler")}
+# What each lists of its gates shows that the newest controller-manager has the gates of the API server, too.
+REPEATED = {(OLDER, "kube-controller-manager"), (OLDER, "kube-scheduler"), (binaries.DEFAULT_VERSION, "kube-controller-manager")}
 EACH = [
     pytest.param(version, component, marks=pytest.mark.slow if (version, component) in REPEATED else ())
     for version in VERSIONS

@@ -247,13 +247,18 @@ def test_a_lane_without_a_lab_leaves_the_rest_to_others(project: pytest.Pytester
 
 
 def test_a_lane_that_waits_for_another_helps_when_that_one_has_ended(project: pytest.Pytester) -> None:
+    """Beside one that finds no tests, for which no lab is created. Of the lanes that collect, it comes last here; pytest alone would say
+    that nothing was collected."""
+    last = "not all(os.path.exists(f\"{lanes['folder']}/{one}.json\") for one in 'acu')"
+    late = f"    while lanes['lane'] == 'd' and {last}: time.sleep(0.02)"
+    module(project, "conftest", f"import time\ndef pytest_collection_modifyitems(config):\n    lanes = config.workerinput['lanes']\n{late}")
     done = str(project.path / "done")
     wait = f"    end = time.monotonic() + 60\n    while not os.path.exists({done!r}) and time.monotonic() < end: time.sleep(0.05)"
     module(project, "test_first", f"import time\ndef test_one(lab):\n{wait}", "lab")
     module(project, "test_second", f"def test_one(lab): open({done!r}, 'w').close()", "lab")
     module(project, "unit/test_pure", "def test_one(): pass")
-    run = Run(project, "--lanes=c:small@u,a:small,u:none", "tests")
-    assert run.code == 0, run.out
+    run = Run(project, "--lanes=c:small@u,a:small,u:none,d:older", "tests")
+    assert run.code == 0 and run.says("= 3 passed in "), run.out
     assert (run.tests("a"), run.tests("c")) == (["tests/test_first.py::test_one"], ["tests/test_second.py::test_one"])
     assert sorted(run.asked) == ["a become small", "a down", "c become small", "c down"]
 
@@ -278,16 +283,6 @@ def test_a_lane_that_is_not_started_again_leaves_no_lab(project: pytest.Pytester
     assert run.asked == ["a become small", "a down"]
 
 
-def test_a_lane_that_finds_no_tests_is_no_run_without_tests(project: pytest.Pytester) -> None:
-    """Of the lanes that collect, the one with nothing comes last here; pytest alone would say that nothing was collected."""
-    module(project, "unit/test_pure", "def test_one(): pass")
-    wait = "    while lanes['lane'] == 'a' and not os.path.exists(lanes['folder'] + '/u.json'): time.sleep(0.02)"
-    module(project, "conftest", f"import time\ndef pytest_collection_modifyitems(config):\n    lanes = config.workerinput['lanes']\n{wait}")
-    run = Run(project, "--lanes=a:small,u:none", "tests")
-    assert run.code == 0 and run.says("= 1 passed in"), run.out
-    assert run.asked == [], "no lab is made for nothing"
-
-
 @pytest.mark.parametrize("whole_group", [True, False], ids=["ctrl-c", "one process"])
 def test_an_interrupted_run_takes_its_labs_down(project: pytest.Pytester, whole_group: bool) -> None:
     """Ctrl-C reaches all processes of the terminal; a signal of CI's only the first, and the lanes hear of it from that one."""
@@ -305,21 +300,22 @@ def test_an_interrupted_run_takes_its_labs_down(project: pytest.Pytester, whole_
     assert not (project.path / "lab-a").exists() and "- modules -" in out
 
 
-def test_when_a_run_stops_no_lane_begins_another_test(project: pytest.Pytester) -> None:
-    module(project, "test_first", "def test_bad(lab):\n    while not (lab.file.parent / 'lab-b').exists(): pass\n    assert False", "lab")
+def test_when_a_run_stops_no_lane_begins_another_test_and_a_developers_own_lab_stays(project: pytest.Pytester) -> None:
+    begun = "    while not (lab.file.parent / 'lab-').exists(): time.sleep(0.02)"
+    module(project, "test_first", f"import time\ndef test_bad(lab):\n{begun}\n    assert False", "lab")
+    own = "    assert (lab.name, os.environ['LAB']) == ('', '')"
     wait = "    worker = request.config.pluginmanager.get_plugin('lanes-worker')\n    while not worker.stopping: time.sleep(0.02)"
-    module(project, "test_second", f"import time\ndef test_one(lab, request):\n{wait}\ndef test_never(lab): pass", "lab")
+    text = f"import time\ndef test_one(lab, request):\n{own}\n{wait}\ndef test_never(lab): pass"
+    module(project, "test_second", text, "lab")
     durations(project, {"tests/test_first.py::test_bad": 900})
-    run = Run(project, "--lanes=a:small,b:small", "-x", "tests")
+    run = Run(project, "--lanes=a:small,lab:small", "-x", "tests")
     assert run.code == pytest.ExitCode.INTERRUPTED
-    assert run.says("stopping after 1 failures") and run.says(r"b +tests/test_second.py \(small\): 1 not run, 1 passed$")
-    assert run.tests("b") == ["tests/test_second.py::test_one"] and {"a down", "b down"} <= set(run.asked)
+    assert run.says("stopping after 1 failures") and run.says(r"lab +tests/test_second.py \(small\): 1 not run, 1 passed$"), run.out
+    assert run.tests("lab") == ["tests/test_second.py::test_one"]
+    assert sorted(run.asked) == [" become small", "a become small", "a down"]
 
 
-def test_labs_can_be_kept_and_a_developers_own_always_is(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    module(project, "test_first", "def test_one(lab): assert (lab.name, os.environ['LAB']) == ('', '')", "lab")
-    run = Run(project, "--lanes=lab:small", "tests")
-    assert run.code == 0 and run.asked == [" become small"], run.out
+def test_labs_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert keeps("lab") and not keeps("a")
     monkeypatch.setenv("DAYTWO_KEEP_LABS", "1")
     assert keeps("a")
@@ -332,7 +328,7 @@ def test_a_folder_has_a_harmless_name() -> None:
 
 def test_what_cannot_be_run_is_an_error(project: pytest.Pytester) -> None:
     module(project, "test_first", "def test_one(lab): pass", "older")
-    run = Run(project, "--lanes=a:small,u:none", "tests")
+    run = Run(project, "--lanes=a:small", "tests")
     assert run.code == pytest.ExitCode.USAGE_ERROR
     assert "tests/test_first.py::test_one needs a lane of the shape older, and --lanes has none" in run.out + run.result.stderr.str()
 
