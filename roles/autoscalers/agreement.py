@@ -88,7 +88,7 @@ def vertical_agreement(judged: JudgedVertical, *, late: bool, first: Sequence[Ob
     if odd := why_of(judged.problems, ScalingRule.NOT_JUDGED):
         return Agreement(missing=odd)
     if not pods:
-        return Agreement(f"{_said(judged)}; there is no pod to recommend for: NOT PROVEN that a recommender sees it")
+        return Agreement(f"{_said(judged)}; no sign that a recommender sees it: there is no pod to recommend for")
     if found is None or not found.status or item.advice is None:
         why = why_of(judged.problems, ScalingRule.NO_RECOMMENDATION) or "there is no recommendation"
         return Agreement(missing=why)

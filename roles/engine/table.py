@@ -22,8 +22,10 @@ _GAP, _NARROWEST, _READABLE, _DECIDING, _BELOW = 2, 8, 40, 100, "      "
 #: The column that a terminal cuts, unless the data key `verbose` says otherwise, in rows with these outcomes.
 PROOF = "proof"
 _WELL = {"confirmed", "done", "no change"}
-#: How a proof says what it does not show.
+#: How a proof says what it could have shown, and has not: a run with it is not all proven (runs.end_unproven).
 NOT_PROVEN = "NOT PROVEN"
+#: How a proof says what nothing here can show, although the setting itself is proven.
+NO_SIGN = "no sign "
 
 
 def render(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -233,7 +233,7 @@ def flat(told: Outcome) -> str:
 
 @pytest.mark.slow
 def test_a_key_that_is_not_that_of_its_certificate(lab: Lab) -> None:
-    """After half a renewal nothing is restarted. Without openssl on the node that is not proven: the plan, the row of the change, checks and
+    """After half a renewal nothing is restarted. Without openssl on the node there is no sign of that: the plan, the row of the change, checks and
     the audit say so; certificates are judged all the same."""
     pki, files = "/etc/kubernetes/pki", operator.files(lab, "cp1")
     with in_state(
@@ -247,21 +247,21 @@ def test_a_key_that_is_not_that_of_its_certificate(lab: Lab) -> None:
     key = f"{pki}/again.key"
     away = "cp /bin/true /root/no-program && chmod 0644 /root/no-program && mount --bind /root/no-program /usr/bin/openssl"
     wish = data(control_plane_flags=f"kube-apiserver:tls-private-key-file={key}", allow_flags="tls-private-key-file")
-    told = f"NOT PROVEN that {key} (--tls-private-key-file) is the key of {pki}/apiserver.crt (--tls-cert-file): the node has no openssl"
+    told = f"no sign that {key} (--tls-private-key-file) is the key of {pki}/apiserver.crt (--tls-cert-file): the node has no openssl"
     try:
         lab.run("cp1", f"cp -a {pki}/apiserver.key {key}")
         with in_state(lab, "cp1", away, "umount /usr/bin/openssl; rm /root/no-program"):
             not_known = json.loads(pyinfra("audit", *data(format="json"), brief=True).out)["not_known"]
-            for words in (f"NOT PROVEN that {pki}/ca.key (--cluster-signing-key-file) is the key", "[tokens-are-accepted]"):
+            for words in (f"no sign that {pki}/ca.key (--cluster-signing-key-file) is the key", "[tokens-are-accepted]"):
                 assert any(words in one and "the node has no openssl" in one for one in not_known), not_known
             checked = pyinfra("checks", "-y", "--limit", "cp1", brief=True)
-            assert checked.code == 0 and f"NOT PROVEN that {pki}/apiserver.key" in flat(checked), checked.all
+            assert checked.code == 0 and f"no sign that {pki}/apiserver.key" in flat(checked), checked.all
             trust = data(control_plane_flags=f"kube-apiserver:etcd-cafile={pki}/ca.crt", allow_flags="etcd-cafile")
             other = pyinfra("control_plane_flags", "--dry", *trust, brief=True)
             assert other.code == 1 and f"no CA in {pki}/ca.crt has signed the certificate in" in flat(other), other.all
             done = pyinfra("control_plane_flags", "-y", *wish, brief=True)
             assert done.code == 0 and flat(done).count(told) == 2 and "install openssl there" in flat(done), done.all
         back = pyinfra("rollback", "-y", brief=True)
-        assert back.code == 0 and "NOT PROVEN that /" not in flat(back) and operator.files(lab, "cp1") == files, back.all
+        assert back.code == 0 and "no sign that /" not in flat(back) and operator.files(lab, "cp1") == files, back.all
     finally:
         lab.run("cp1", f"rm -f {key}")

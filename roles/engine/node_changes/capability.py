@@ -30,9 +30,10 @@ from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep, arrange
 from roles.engine.proof import ChangedProcess, Proof, Prover, Survey, SurveyedNode, survey
 from roles.engine.proof.evidence import ProcessLook, look_at
+from roles.engine.proof.no_sign import unseen
 from roles.engine.proof.signs import Found, Sign
 from roles.engine.remote import Answer
-from roles.engine.runs import Options, Turns, end_by_consent, no_such_host, unreachable, with_options
+from roles.engine.runs import Options, Turns, end_unproven, no_such_host, unreachable, with_options
 from roles.engine.starting import NEW_PODS
 from roles.engine.timeouts import patient
 from roles.engine.transaction import FileEdit, Refusal, Status, new_run_id, this_run
@@ -401,8 +402,9 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
         return proof
 
     return NodeStep(
-        change, ready, prove, prover.watch, watch.blocking, planned.effective, planned.undoes, recreates_pods=planned.recreates_pods
-    )
+        change, ready, prove, prover.watch, watch.blocking, planned.effective, planned.undoes, recreates_pods=planned.recreates_pods,
+        unseen=unseen(planned.component, planned.settings if planned.component == KUBELET else planned.flags),
+    )  # fmt: skip
 
 
 def _new_pod(basis: Basis, plan: NodePlan[Any], planned: ComponentPlan, watch: starts.StartWatch) -> Proof | None:
@@ -490,7 +492,7 @@ def _show_results(
     of_cluster = [["cluster"] * (len(headers) - len(row)) + row for row in writes.rows()]
     if rows := of_cluster + of_nodes if capability.writes_first else of_nodes + of_cluster:
         show_lines("\n" + table.render(headers, _folded(rows) if folding.folds() else rows))
-        end_by_consent((row[-1] for row in rows), ["allow_unproven=true"] if basis.options.allow_unproven else ())
+        end_unproven((row[-1] for row in rows), ["allow_unproven=true"] if basis.options.allow_unproven else ())
 
 
 def _folded(rows: Sequence[Sequence[str]]) -> list[list[str]]:

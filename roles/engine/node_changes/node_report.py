@@ -42,6 +42,8 @@ def show_plan(run: NodeRun, apiservers: int, notes: Sequence[str]) -> None:
             show_diff(edit.diff(1 if folding.folds() else 3).splitlines())
         for line in _description(change, apiservers, steps[0].drain is not None, steps[0].recreates_pods):
             show(f"    {line}")
+        for what in steps[0].unseen:
+            show(f"    {what}; its value is proven")
         if stage.canary:
             soak = f", watched for {change.soak} s" if change.soak else ""
             show(f"    it is the canary: proven{soak} before another worker is touched")

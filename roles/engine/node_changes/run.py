@@ -136,6 +136,9 @@ class NodeRun(LockedRun):
         of_nodes: dict[str, str] = {step.change.id: step.outcome for step in self.steps}
         return of_nodes | {self._cluster_id(step): step.outcome for step in self.cluster_steps}
 
+    def _proofs(self) -> list[str]:
+        return [step.how for step in (*self.steps, *self.cluster_steps) if step.outcome == self.success]
+
     def _without_steps(self) -> str:
         return f"{counted(len(self.leftovers), 'node')} uncordoned"
 

@@ -16,11 +16,11 @@ from roles.engine.transaction.by_hand import Repair
 @dataclass
 class NodeStep:
     """One change of a run. `ready` is called right before it (a text: why it must not begin), `watch` gets each line of its log, `prove`
-    proves it once it is applied, `blocking` asks its node what blocks a revert that failed: `blockers`. `drain`: its node is drained
-    before it and uncordoned after it; `left_cordoned`: why it still is cordoned by this run; `recreates_pods`: the new kubelet ends the
-    pods that are left, and creates them again. For the record: `effective`, the effective values before and after; `undoes`, the change
-    it undoes; `node_seconds`, the part of `seconds` in which the node restarted the component and watched it, and `drain_seconds`, the
-    part in which it was drained and uncordoned."""
+    proves it once it is applied, `blocking` asks its node what blocks a revert that failed: `blockers`. `drain`: its node is drained before
+    it and uncordoned after it; `left_cordoned`: why it still is cordoned by this run; `recreates_pods`: the new kubelet ends the pods that
+    are left, and creates them again; `unseen`: what nothing will show of it, besides its values. For the record: `effective`, the effective
+    values before and after; `undoes`, the change it undoes; `node_seconds`, the part of `seconds` in which the node restarted the component
+    and watched it, and `drain_seconds`, the part in which it was drained and uncordoned."""
 
     change: Change
     ready: Callable[[], str | None]
@@ -32,6 +32,7 @@ class NodeStep:
     drain: NodeOutage | None = None
     left_cordoned: str = ""
     recreates_pods: bool = False
+    unseen: Sequence[str] = ()
     outcome: Outcome = "not started"
     why: str = ""
     how: str = ""

@@ -14,7 +14,7 @@ from roles.engine.bridge import Fleet
 from roles.engine.bridge.tasks import Lock, current_task
 from roles.engine.context import ClusterStep, Fields, Outcome, Stage
 from roles.engine.remote import RemoteError
-from roles.engine.runs import LockedRun, end_by_consent
+from roles.engine.runs import LockedRun, end_unproven
 from roles.engine.transaction import ObjectsRecord, RunInfo, change_id, new_run_id, object_record, this_run
 from roles.engine.transaction.record import OBJECTS_KIND, end_record
 from roles.engine.voice import show, show_lines
@@ -124,6 +124,9 @@ class ObjectRun(LockedRun):
     def _outcomes(self) -> dict[str, str]:
         return {step.name: step.outcome for step in self.steps}
 
+    def _proofs(self) -> list[str]:
+        return [step.how for step in self.steps if step.outcome == self.success]
+
     def _leaving(self) -> str:
         return self._leaves()
 
@@ -186,7 +189,7 @@ class ObjectRun(LockedRun):
                 for one in self.steps
             ]
         show_lines("\n" + table.render(["object", "action", "outcome", "s", "proof"], [*rows, *rest]))
-        end_by_consent((step.how for step in self.steps), self.consents)
+        end_unproven((step.how for step in self.steps), self.consents)
 
     def show_end(self, rest: Sequence[Sequence[str]], more: Sequence[str] = (), rows: Sequence[Sequence[str]] | None = None) -> None:
         """The table, then `more`, warnings, and why the run halted."""

@@ -195,7 +195,7 @@ class Evictor:
         if workload is None:
             return "nothing recreates it"
         if not workload.counted:
-            return f"its replacement by {workload.kind} is not proven"
+            return f"no replacement is waited for: daytwo does not count pods of a {workload.kind}"
         if one.pending:
             return "its replacement stays Pending, by consent"
         need = self.needed(workload, since)

@@ -11,6 +11,7 @@ from roles.engine.kubelet.values import shown
 from roles.engine.pairs.model import Mismatch, Pair
 from roles.engine.pairs.picture import CLUSTER, Picture, Side
 from roles.engine.pairs.table import PAIRS
+from roles.engine.table import NO_SIGN
 
 _LONGEST = 120
 
@@ -117,7 +118,7 @@ def sentence(one: Mismatch, host: str = "") -> str:
         shown_value = "" if isinstance(value, dict) and not _plain(value) else f" {text(value)}"
         sides.append(f"{side.label if not isinstance(value, dict) or not _plain(value) else side.owner}{shown_value}{named}")
     if not one.is_known:
-        return f"NOT PROVEN that {' and '.join(sides)} fit [{one.pair.name}]: {one_line(one.why)}"
+        return f"{NO_SIGN}that {' and '.join(sides)} fit [{one.pair.name}]: {one_line(one.why)}"
     return f"{' and '.join(sides)}: {one.why}: {one.pair.broken} [{one.pair.name}]"
 
 

@@ -19,8 +19,8 @@ the network. Each process reads its own side only, so none of them complains. da
 - **In the plan** of each deploy that changes a kubelet's field or a component's flag. Only a pair that the change touches counts. `refuse`
   stops the plan; `warn` and `note` are warnings there. Both sides may be changed in one run, if one deploy changes them. Consent, for the
   first of two steps: `--data allow_pairs=NAME`. An undo is warned, and not refused. What could not be read is said, and not judged.
-- **In the proof**: a pair of which daytwo does not know one file is `NOT PROVEN`. The plan, the row of the change and the audit name the
-  file and the reason. A private key needs the node's openssl ([before a restart](../before-a-restart.md)); certificates do not.
+- **In the proof**: a pair of which daytwo does not know one file has `no sign that` it fits. The plan, the row of the change and the audit
+  name the file and the reason. A private key needs the node's openssl ([before a restart](../before-a-restart.md)); certificates do not.
 - **In the audit**: pairs that do not fit now, whoever has changed them.
 
 A default that is not set counts as Kubernetes has it. The first word of each side is the process that reads it.

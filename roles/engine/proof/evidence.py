@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from roles.engine.api import ApiConnectionLost, ApiFailure, Forbidden, NotFound
+from roles.engine.api import ApiConnectionLost, ApiFailure, Forbidden, NotFound, list_objects
 from roles.engine.api.errors import Unauthorized, Unusable
 from roles.engine.api.nodes import kubelet_path, node_lease
 from roles.engine.bounds import read_json
 from roles.engine.bridge import Remote
 from roles.engine.bridge.tasks import Timeout, sleep
 from roles.engine.editing import flag_values
+from roles.engine.kube.fields import spec_of
 from roles.engine.named_paths import KUBELET
 from roles.engine.proof import node_signs, signs
 from roles.engine.proof.cluster import Cluster
@@ -27,6 +28,7 @@ from roles.engine.tunnels.served import presented
 # A kubelet that has started tells the API its Allocatable with its next look at the node (nodeStatusUpdateFrequency, 10 s).
 WAIT_SECONDS = 25
 _LOOK_AGAIN_SECONDS = 2
+_APISERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 
 
 class ProcessLook:
@@ -87,6 +89,22 @@ class ProcessLook:
     def certificate(self) -> bytes | None:
         transport = self._remote.transport
         return None if transport is None else presented(transport, self._remote.name, self.address, self.program).certificate
+
+    def aggregated(self) -> Mapping[str, str]:
+        found = self._cluster.query(lambda api: list_objects(api, _APISERVICES))
+        served = [spec_of(item) for item in found if spec_of(item).get("service")]
+        names = [(one.get("group"), one.get("version")) for one in served]
+        return {f"{version}.{group}": self._silence(f"/apis/{group}/{version}") for group, version in names}
+
+    def _silence(self, path: str) -> str:
+        """Why a path does not answer through this process."""
+        try:
+            self.text(path)
+        except ApiConnectionLost:
+            raise
+        except ApiFailure as error:
+            return str(error)
+        return ""
 
     def accepts_tls12(self) -> bool | None:
         """A handshake without TLS 1.3 works; None if none works, or nothing can be asked."""

@@ -21,9 +21,10 @@ from roles.engine.pairs import is_way
 from roles.engine.proof.cluster import REACH_SECONDS, Cluster
 from roles.engine.proof.effective import changed_fields, unmet_fields, unmet_gates, written
 from roles.engine.proof.kept import ANY, APISERVER
-from roles.engine.proof.not_proven import not_proven
+from roles.engine.proof.no_sign import no_sign, no_signs
 from roles.engine.proof.signs import Found, Sign, signs_of
 from roles.engine.proof.workload import count, evicted_pods, harmed_pods, not_recreated, static_pods_away
+from roles.engine.table import NOT_PROVEN
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Status, mask_text
 from roles.engine.transaction.model import ABSENT
@@ -179,7 +180,7 @@ class Prover:
             except ApiFailure as error:
                 unproven.append(str(error))
         if unproven:
-            shown.append(f"NOT PROVEN: {once_each(unproven)}")
+            shown.append(f"{NOT_PROVEN}: {once_each(unproven)}")
             problems += [] if self._process.allow_unproven else unproven
         if not problems:
             texts, problems = self._signs(status)
@@ -187,25 +188,27 @@ class Prover:
         return Proof(once_each(shown), tuple(dict.fromkeys(problems)))
 
     def _signs(self, status: Status) -> tuple[list[str], list[str]]:
-        """What shows that the settings work, besides their values; and what is not proven. A sign that cannot be read reverts nothing."""
+        """What shows that the settings work, besides their values; and what does not. A sign that cannot be read reverts nothing."""
         process = self._process
         unused = idle(self._running, self._named)
-        unproven = [f"{name} has no effect: {why}" for name, why in unused.items()]
         named = [name for name in self._named if name not in unused]
-        unproven += not_proven(process.component, named)
-        shown, problems = [], []
+        without = [f"an effect of {name}: {why}" for name, why in unused.items()] + no_signs(process.component, named)
+        shown, unproven, problems = [], [], []
         try:
             found = self._look(status, named) if self._look and signs_of(process.component, named) else []
         except ApiFailure as error:
-            found, unproven = [], [*unproven, f"whether it works: {error}"]
+            found, unproven = [], [f"whether it works: {error}"]
         for sign, one in found:
             if one.kind == "shown":
                 shown.append(one.text)
-            elif one.kind == "unknown" or sign.may_miss or process.undoes:
+            elif one.kind == "nothing" or (one.kind == "missing" and sign.absent == "no sign"):
+                without.append(one.text)
+            elif one.kind == "unknown" or sign.absent == NOT_PROVEN or process.undoes:
                 unproven.append(one.text)
             else:
                 problems.append(mask_text(one.text))
-        return shown + ([mask_text(f"NOT PROVEN: {once_each(unproven)}")] if unproven else []), problems
+        shown += [mask_text(no_sign(one)) for one in without]
+        return shown + ([mask_text(f"{NOT_PROVEN}: {once_each(unproven)}")] if unproven else []), problems
 
     def _checkpoints(self, status: Status) -> tuple[str, list[str]]:
         """The kubelet's own files, as the node has shown them."""

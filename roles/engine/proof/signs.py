@@ -1,8 +1,9 @@
 """Settings whose effect has a sign of its own, what that sign is, and what it says. Pure; roles/engine/proof/evidence.py reads the signs.
 
 A value in /configz or on a command line is what a process was given. Some functions do not start all the same, and the process runs on: it
-logs an error, or nothing. SIGNS is the table of what shows that they work; not_proven.py names what the proof does not show. A
-sign that is missing reverts a change, but for `may_miss`; one that cannot be read is NOT PROVEN, and the change is kept.
+logs an error, or nothing. SIGNS is the table of what shows that they work; no_sign.py names what the proof does not look at. A
+sign that is missing reverts a change, but for `absent`; one that cannot be read is NOT PROVEN, and the change is kept, but the run
+is not all proven. Where nothing in the cluster can show it, there is no sign, and that is no failed proof.
 
 Sources (Kubernetes 1.36): cmd/kubelet/app/server.go (run: rlimit.SetNumFiles and ApplyOOMScoreAdj only log), pkg/kubelet/nodeshutdown,
 pkg/kubelet/cm/node_container_manager_linux.go (enforceNodeAllocatableCgroups retries without end), pkg/kubelet/server/server.go,
@@ -36,9 +37,9 @@ _READ_ONLY_PORT = 10255
 @dataclass(frozen=True)
 class Found:
     """What a sign shows. `shown`: the setting works; `missing`: it does not; `unknown`: the sign could not be read, or is not there yet
-    (`early`)."""
+    (`early`); `nothing`: there is nothing here that could show it."""
 
-    kind: Literal["shown", "missing", "unknown"]
+    kind: Literal["shown", "missing", "unknown", "nothing"]
     text: str
     early: bool = False
 
@@ -53,6 +54,10 @@ def missing(text: str) -> Found:
 
 def unknown(text: str) -> Found:
     return Found("unknown", text)
+
+
+def nothing(text: str) -> Found:
+    return Found("nothing", text)
 
 
 class Look(Protocol):
@@ -74,6 +79,10 @@ class Look(Protocol):
     def json(self, path: str) -> Mapping[str, Any]: ...
     def text(self, path: str) -> str: ...
     def certificate(self) -> bytes | None: ...
+    def aggregated(self) -> Mapping[str, str]:
+        """Each API that is registered with a Service, as VERSION.GROUP, and why it does not answer ("": it does)."""
+        ...
+
     def accepts_tls12(self) -> bool | None: ...
 
 
@@ -94,12 +103,13 @@ class OfSetting:
 @dataclass(frozen=True)
 class Sign(OfSetting):
     """`sign`: what shows that it works, for people. `judge` gets the field's value in /configz, or the values of the flag (empty: not
-    given). `needs`: what it reads of the node. `may_miss`: a missing sign is only NOT PROVEN. `waits`: it may come a moment later."""
+    given). `needs`: what it reads of the node. `absent`: what a missing sign means: the change is reverted, it is NOT PROVEN,
+    or nothing here could show it. `waits`: it may come a moment later."""
 
     sign: str
     judge: Judge
     needs: tuple[str, ...] = ()
-    may_miss: bool = False
+    absent: Literal["reverted", "NOT PROVEN", "no sign"] = "reverted"
     waits: bool = False
 
 
@@ -241,6 +251,8 @@ def _anonymous(default: bool) -> Judge:
 
 def _served(look: Look, value: Any) -> Found:
     path = certificate_file(look)
+    if not path:
+        return nothing("which certificate it serves: no file is named")
     own = _first(look.node.certificates.get(path, ""))
     now = look.certificate()
     if own is None or now is None:
@@ -296,7 +308,7 @@ def _grows(look: Look, value: Any) -> Found:
     path = paths[-1]
     inside, outside = look.node.written.get(path, (None, None))
     if path not in look.node.written:
-        return unknown(f"that {path} reaches the node: it is in the container's own layer, or in a volume that is lost with the pod")
+        return nothing(f"that {path} reaches the node: it is in the container's own layer, or in a volume that is lost with the pod")
     if inside is None or outside is None or inside.identity != outside.identity:
         return missing(f"{path} of the process is not the node's own file")
     if not look.flag("audit-policy-file"):
@@ -316,13 +328,13 @@ def _webhook(look: Look, value: Any) -> Found:
     ]
     if any(failed):
         return missing(f"{sum(failed)} deliveries to the audit webhook have failed")
-    return unknown("that the audit webhook gets events: no delivery has failed so far")
+    return nothing("that the audit webhook gets events: no delivery has failed so far")
 
 
 def _issuer(look: Look, value: Any) -> Found:
     now = look.json("/.well-known/openid-configuration").get("issuer")
     if not value:
-        return unknown("which issuer its tokens have")
+        return nothing("which issuer its tokens have: none is named")
     return (
         shown(f"its tokens' issuer is {one_line(value[0])}") if now == value[0] else missing(f"its tokens' issuer is {one_line(str(now))}")
     )
@@ -331,7 +343,7 @@ def _issuer(look: Look, value: Any) -> Found:
 def _jwks(look: Look, value: Any) -> Found:
     now = look.json("/.well-known/openid-configuration").get("jwks_uri")
     if not value:
-        return unknown("which jwks_uri it tells")
+        return nothing("which jwks_uri it tells: none is named")
     return shown("it tells this jwks_uri") if now == value[-1] else missing(f"it tells the jwks_uri {one_line(str(now))}")
 
 
@@ -341,7 +353,7 @@ def _served_groups(look: Look, value: Any) -> Found:
         (name, on.lower() != "false") for name, on in entries if re.fullmatch(r"(?:[a-z0-9.-]+/)?v[0-9]+(?:(?:alpha|beta)[0-9]+)?", name)
     ]
     if not versions or len(versions) < len(entries):
-        return unknown("which APIs it serves: only entries GROUP/VERSION are looked at")
+        return nothing("which APIs it serves: only entries GROUP/VERSION are looked at")
     for name, on in versions:
         there = look.answers(f"/apis/{name}" if "/" in name else f"/api/{name}")
         if there is None:
@@ -361,10 +373,10 @@ def _admission(enabled: bool) -> Judge:
             acted = [name for name in names if name in seen]
             if acted:
                 return missing(f"admission plugins still act: {', '.join(map(one_line, acted))}")
-            return unknown("that the admission plugins are off: they have not acted since the start")
+            return nothing("that the admission plugins are off: they have not acted since the start")
         idle = [name for name in names if name not in seen]
         if idle:
-            return unknown(f"that these admission plugins act: {', '.join(map(one_line, idle))} (no request for them since the start)")
+            return nothing(f"that these admission plugins act: {', '.join(map(one_line, idle))} (no request for them since the start)")
         return shown(f"admission plugins act: {', '.join(map(one_line, names))}")
 
     return judge
@@ -375,9 +387,24 @@ def _leader(look: Look, value: Any) -> Found:
     name = (look.flag("leader-elect-resource-name") or (look.program,))[-1]
     space = (look.flag("leader-elect-resource-namespace") or ("kube-system",))[-1]
     spec = spec_of(look.json(f"/apis/coordination.k8s.io/v1/namespaces/{space}/leases/{name}"))
-    if str(spec.get("holderIdentity") or "").startswith(f"{look.node_name}_"):
+    holder = str(spec.get("holderIdentity") or "")
+    if holder.startswith(f"{look.node_name}_"):
         return shown(f"an instance on this node holds the Lease {space}/{name}, for {spec.get('leaseDurationSeconds')} s")
-    return unknown(f"that it can lead: another instance holds the Lease {space}/{name}")
+    if not holder:
+        return Found("unknown", f"that it can lead: nobody holds the Lease {space}/{name}", early=True)
+    return nothing(f"that it can lead: another instance holds the Lease {space}/{name}")
+
+
+def _aggregated(look: Look, value: Any) -> Found:
+    """Each aggregated API (an APIService with a Service) answers through this API server."""
+    found = look.aggregated()
+    if not found:
+        return nothing("that aggregated APIs are reached: none is registered")
+    silent = {name: why for name, why in found.items() if why}
+    if silent:
+        name, why = next(iter(silent.items()))
+        return missing(f"aggregated APIs do not answer through it: {', '.join(map(one_line, silent))} ({name}: {why})")
+    return shown(f"aggregated APIs answer through it: {', '.join(map(one_line, found))}")
 
 
 # ---- the tables
@@ -433,9 +460,15 @@ SIGNS: Final = (
     Sign(_API, "service-account-issuer", "`issuer` at /.well-known/openid-configuration is the first one", _issuer),
     Sign(_API, "service-account-jwks-uri", "`jwks_uri` at /.well-known/openid-configuration", _jwks),
     Sign(_API, "runtime-config", "/apis/GROUP/VERSION answers, or no longer", _served_groups),
-    Sign(_API, "enable-admission-plugins", "the plugins have acted (apiserver_admission_controller_...)", _admission(True), may_miss=True),
+    Sign(
+        _API, "enable-admission-plugins", "the plugins have acted (apiserver_admission_controller_...)", _admission(True), absent="no sign",
+    ),
     Sign(_API, "disable-admission-plugins", "the plugins have not acted", _admission(False)),
-    Sign((MANAGER,), "leader-elect(?:-.*)?", "the Lease that its flags name is held by this node", _leader, may_miss=True),
+    Sign((MANAGER,), "leader-elect(?:-.*)?", "the Lease that its flags name is held by this node", _leader, absent="no sign", waits=True),
+    Sign(
+        _API, "requestheader-.*|proxy-client-.*|enable-aggregator-routing", "each aggregated API answers through it", _aggregated,
+        absent="NOT PROVEN", waits=True,
+    ),
 )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Order, pace and halt: one coordinator for all hosts of a pyinfra run."""
 
 from roles.engine.runs import options
-from roles.engine.runs.deploying import Ended, Turns, deploying, end_by_consent, no_data, no_such_host, one, same, unreachable, with_options
+from roles.engine.runs.deploying import Ended, Turns, deploying, end_unproven, no_data, no_such_host, one, same, unreachable, with_options
 from roles.engine.runs.lock import seen_holder
 from roles.engine.runs.locked_run import CONFIRM_SECONDS, RECONNECT_SECONDS, LockedRun
 from roles.engine.runs.options import Options
@@ -20,7 +20,7 @@ __all__ = [
     "Turns",
     "deploying",
     "document",
-    "end_by_consent",
+    "end_unproven",
     "no_data",
     "no_such_host",
     "one",

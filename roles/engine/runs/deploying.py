@@ -154,9 +154,10 @@ def same(remotes: Iterable[Remote], model: type[M]) -> M:
     return read_common([(remote.name, remote.data) for remote in remotes], model, "set it with --data")[1]
 
 
-def end_by_consent(proofs: Iterable[str], consents: Collection[str]) -> None:
-    """If one of the proofs of a run has NOT_PROVEN, and these consents of its operator let it continue: pyinfra ends with UNPROVEN instead
-    of 0. Only a run that has not failed."""
-    if consents and any(NOT_PROVEN in proof for proof in proofs):
-        show(f"\n{NOT_PROVEN}: not all of it, see above; accepted by {' and '.join(consents)}, so the exit status is {UNPROVEN}.")
+def end_unproven(proofs: Iterable[str], consents: Collection[str]) -> None:
+    """If one of the proofs of a run has NOT_PROVEN, pyinfra ends with UNPROVEN instead of 0, with or without a consent to it of the
+    operator. Only a run that has not failed."""
+    if any(NOT_PROVEN in proof for proof in proofs):
+        accepted = f"; accepted by {' and '.join(consents)}" if consents else ""
+        show(f"\n{NOT_PROVEN}: not all of it, see above{accepted}, so the exit status is {UNPROVEN}.")
         bridge.end_with(UNPROVEN)

@@ -16,6 +16,7 @@ from roles.engine.context import ClusterStep, Fields, Outcome, Skipped, Stage, S
 from roles.engine.folding import counted
 from roles.engine.remote import RemoteError
 from roles.engine.runs.lock import ClusterLock, Locked, run_number
+from roles.engine.table import NO_SIGN
 from roles.engine.timeouts import patient
 from roles.engine.transaction import RunInfo
 from roles.engine.transaction.change_script import keep_script
@@ -92,6 +93,10 @@ class LockedRun:
         """How each change ended, for the record."""
         raise NotImplementedError
 
+    def _proofs(self) -> list[str]:
+        """How each change that is done was proven."""
+        raise NotImplementedError
+
     def _leaving(self) -> str:
         """What the operator must know who quits at once."""
         raise NotImplementedError
@@ -132,6 +137,8 @@ class LockedRun:
         """What came of the run, and what can be done next."""
         outcomes = Counter(self._outcomes().values())
         counts = ", ".join(f"{outcomes[one]} {one}" for one in sorted(outcomes, key=lambda one: (one != self.success, one)))
+        unseen = sum(NO_SIGN in how for how in self._proofs())
+        counts += f" ({unseen} without a sign of {'its' if unseen == 1 else 'their'} effect)" if unseen else ""
         said = f"{counts or self._without_steps()} in {time.monotonic() - self._begun_at:.0f} s"
         if not self.halted and outcomes[Skipped.outcome]:
             return ". ".join([f"NOT ALL DONE: {said}", "each skipped one says why", *self.next_commands()])

@@ -24,6 +24,7 @@ from roles.engine.starting import cri
 from roles.engine.starting.model import Cause, Holds, Needs, Obstacle, PathNeed, PortNeed, StartFacts, Stops
 from roles.engine.starting.needs import PLAIN_CHECKPOINTS, RECORDS, UNIT_STATE
 from roles.engine.starting.table import KUBELET
+from roles.engine.table import NO_SIGN
 from roles.engine.transaction.by_hand import RESOLVERS, bring_resolver, restart_runtime
 
 #: MiB and inodes that a start needs; MiB that the record of a change needs, which the change itself reserves before it begins.
@@ -336,7 +337,7 @@ def _one_pair(made: _Made, key: str, key_path: str, certificate: str, path: str,
     """`key`, `certificate`: with who names them."""
     certificates, halves = _certificates(facts.pems.get(path, b"")), facts.keys.get(key_path)
     if halves is not None and halves.unread:
-        yield made(Cause.unproven, Stops.note, key_path, f"NOT PROVEN that {key} is the key of {certificate}: {halves.unread}", "")
+        yield made(Cause.unproven, Stops.note, key_path, f"{NO_SIGN}that {key} is the key of {certificate}: {halves.unread}", "")
     elif certificates and halves is not None and halves.public_keys and certificates[0].public_key not in halves.public_keys:
         why = f"the key in {key} is not that of the certificate in {certificate}"
         yield made(Cause.key, Stops.start, key_path, why, "restore the one that fits, or renew both (`kubeadm certs renew`)")

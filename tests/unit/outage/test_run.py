@@ -128,7 +128,7 @@ def test_pods_that_ended_in_another_way_have_their_own_row() -> None:
     moved = [step(number, f"evicted; gone; {number} of Deployment shop/web are Ready") for number in range(40)]
     odd = [
         step(40, "it was gone already"),
-        step(41, "evicted; gone; its replacement by Job is not proven"),
+        step(41, "evicted; gone; no replacement is waited for: daytwo does not count pods of a Job"),
         step(42, "", "failed", "the API server refused its eviction for 60 s: a"),
         step(43, "", "failed", "the API server refused its eviction for 60 s: b"),
     ]

@@ -1,4 +1,4 @@
-"""docs/effective.md has the tables of signs, of what is not proven, of fields without effect and of written paths: as the data has them."""
+"""docs/effective.md has the tables of signs, of what has none, of fields without effect and of written paths: as the data has them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from roles.engine.kubelet.idle import IDLE
 from roles.engine.named_paths import WRITTEN_PATHS
-from roles.engine.proof.not_proven import NOT_PROVEN
+from roles.engine.proof.no_sign import NO_SIGNS
 from roles.engine.proof.signs import SIGNS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/effective.md"
@@ -50,9 +50,9 @@ def tables() -> dict[str, str]:
     return {
         "signs": table(
             ("of", "setting", "the sign", "if it is missing"),
-            [(programs(one.programs), names(one.name), one.sign, "NOT PROVEN" if one.may_miss else "reverted") for one in SIGNS],
+            [(programs(one.programs), names(one.name), one.sign, one.absent) for one in SIGNS],
         ),
-        "not proven": table(("of", "setting", "not proven"), [(programs(one.programs), names(one.name), one.what) for one in NOT_PROVEN]),
+        "no sign": table(("of", "setting", "no sign"), [(programs(one.programs), names(one.name), one.what) for one in NO_SIGNS]),
         "without effect": table(("field", "has no effect if"), [(names(one.fields), one.why) for one in IDLE]),
         "written paths": table(
             ("of", "flag", "what is there"), [(programs(one.programs), f"`{one.flag}`", one.what) for one in WRITTEN_PATHS]

@@ -11,13 +11,19 @@ from typing import Any
 
 import pytest
 
+from roles.engine import bridge
+from roles.engine.api.errors import NoApi
 from roles.engine.kubelet import schema
 from roles.engine.named_paths import API_SERVER, KUBELET, MANAGER
 from roles.engine.node.logind import parse_inhibitor
 from roles.engine.proof import ChangedProcess, Proof, Prover, RequiredProof, node_signs
+from roles.engine.proof import prover as prover_module
+from roles.engine.proof.no_sign import NO_SIGNS, no_signs
 from roles.engine.proof.node_signs import FileFacts, NodeSigns, Wanted
-from roles.engine.proof.not_proven import NOT_PROVEN, not_proven
-from roles.engine.proof.signs import SIGNS, Found, signs_of, value_of
+from roles.engine.proof.signs import SIGNS, Found, Sign, signs_of, value_of
+from roles.engine.runs import end_unproven
+from roles.engine.runs.deploying import UNPROVEN
+from roles.engine.table import NOT_PROVEN
 from roles.engine.transaction import Status
 from tests.unit.proof.world import APP, APPLIED, Node
 
@@ -58,6 +64,7 @@ class Seen:
     lease: int = 40
     served: bytes | None = None
     tls12: bool | None = None
+    apis: Mapping[str, str] = field(default_factory=dict)
 
     def flag(self, name: str) -> tuple[str, ...]:
         return self.argv.get(name, ())
@@ -82,6 +89,9 @@ class Seen:
 
     def accepts_tls12(self) -> bool | None:
         return self.tls12
+
+    def aggregated(self) -> Mapping[str, str]:
+        return self.apis
 
 
 def found(seen: Seen, name: str) -> list[Found]:
@@ -108,7 +118,7 @@ def test_every_field_of_every_kubelet_has_a_sign_or_is_said_not_to_have_one() ->
     for name in leaves:
         groups = [
             bool(signs_of(KUBELET, [name])),
-            any(one.concerns(KUBELET, name) for one in NOT_PROVEN),
+            any(one.concerns(KUBELET, name) for one in NO_SIGNS),
             VALUES.fullmatch(name) is not None,
             any(more.refused for more in schema.needs_more([name]) if more.path == name),
         ]
@@ -117,7 +127,7 @@ def test_every_field_of_every_kubelet_has_a_sign_or_is_said_not_to_have_one() ->
 
 def test_each_row_names_a_setting_that_exists() -> None:
     names = {name for minor in range(schema.OLDEST, schema.NEWEST + 1) for name in schema.fields(minor)}
-    for row in (*SIGNS, *NOT_PROVEN):
+    for row in (*SIGNS, *NO_SIGNS):
         if row.programs == (KUBELET,):
             assert any(row.concerns(KUBELET, name) for name in names), row.name
 
@@ -191,22 +201,26 @@ CASES = [
     ("audit-log-path", replace(api(audit_log_path=LOG, audit_policy_file="/p"), node=NodeSigns(written={LOG: (SAME, OTHER)})), "missing"),
     ("audit-log-path", replace(api(audit_log_path=LOG, audit_policy_file="/p"), node=NodeSigns(written={LOG: (SAME, None)})), "missing"),
     ("audit-log-path", replace(api(audit_log_path=LOG), node=NodeSigns(written={LOG: (SAME, SAME)})), "missing"),
-    ("audit-log-path", api(audit_log_path=LOG, audit_policy_file="/p"), "unknown"),  # in the container
+    ("audit-log-path", api(audit_log_path=LOG, audit_policy_file="/p"), "nothing"),  # in the container
     ("audit-log-path", api(audit_log_path="-"), "shown"),
     ("audit-webhook-config-file", replace(api(audit_webhook_config_file="/w", audit_policy_file="/p"), metrics=ERRORS), "missing"),
-    ("audit-webhook-config-file", api(audit_webhook_config_file="/w", audit_policy_file="/p"), "unknown"),
+    ("audit-webhook-config-file", api(audit_webhook_config_file="/w", audit_policy_file="/p"), "nothing"),
     ("logging-format", replace(api(logging_format="json"), node=NodeSigns(log='2026-11-26T21:00:00Z stderr F {"ts":1}')), "shown"),
     ("service-account-issuer", replace(api(service_account_issuer="https://x"), told={"issuer": "https://x"}), "shown"),
     ("service-account-issuer", replace(api(service_account_issuer="https://x"), told={"issuer": "https://y"}), "missing"),
     ("runtime-config", replace(api(runtime_config="batch/v1=true"), paths={"/apis/batch/v1": True}), "shown"),
     ("runtime-config", replace(api(runtime_config="batch/v1=false"), paths={"/apis/batch/v1": True}), "missing"),
-    ("runtime-config", api(runtime_config="api/all=true"), "unknown"),
+    ("runtime-config", api(runtime_config="api/all=true"), "nothing"),
     ("enable-admission-plugins", replace(api(enable_admission_plugins="NodeRestriction"), metrics=ACTED), "shown"),
-    ("enable-admission-plugins", api(enable_admission_plugins="NodeRestriction"), "unknown"),
+    ("enable-admission-plugins", api(enable_admission_plugins="NodeRestriction"), "nothing"),
     ("disable-admission-plugins", replace(api(disable_admission_plugins="NodeRestriction"), metrics=ACTED), "missing"),
     ("profiling", replace(api(profiling="false"), paths={"/debug/pprof/": True}), "missing"),
     ("leader-elect", Seen(program=MANAGER, told={"spec": {"holderIdentity": "cp1_1"}}), "shown"),
-    ("leader-elect", Seen(program=MANAGER, told={"spec": {"holderIdentity": "cp10_1"}}), "unknown"),
+    ("leader-elect", Seen(program=MANAGER, told={"spec": {"holderIdentity": "cp10_1"}}), "nothing"),
+    ("leader-elect", Seen(program=MANAGER), "unknown"),
+    ("enable-aggregator-routing", api(enable_aggregator_routing="true"), "nothing"),
+    ("enable-aggregator-routing", replace(api(enable_aggregator_routing="true"), apis={"v1.a": "", "v1.b": ""}), "shown"),
+    ("proxy-client-key-file", replace(api(proxy_client_key_file="/k"), apis={"v1.a": "", "v1.b": "HTTP 503"}), "missing"),
 ]
 
 
@@ -255,12 +269,12 @@ def proven(one: Found, *, undoes: bool = False) -> Proof:
 
 
 def test_a_missing_sign_reverts_and_an_unknown_one_does_not() -> None:
-    rotated = "containerLogMaxSize: that logs are rotated so: none is looked at"
-    assert proven(Found("shown", "its lock is there")).how.endswith(f"its lock is there; NOT PROVEN: {rotated}")
+    rotated = "no sign that logs are rotated so: none is looked at (containerLogMaxSize)"
+    assert proven(Found("shown", "its lock is there")).how.endswith(f"its lock is there; {rotated}")
     gone = proven(Found("missing", "no lock"))
     assert gone.problems == ("no lock",)
     unread = proven(Found("unknown", "logind did not answer"))
-    assert unread.problems == () and f"NOT PROVEN: {rotated}; logind did not answer" in unread.how
+    assert unread.problems == () and unread.how.endswith(f"{rotated}; NOT PROVEN: logind did not answer")
 
 
 def test_an_undo_restores_a_setting_that_did_not_work_before_either() -> None:
@@ -269,8 +283,35 @@ def test_an_undo_restores_a_setting_that_did_not_work_before_either() -> None:
 
 
 def test_values_without_a_sign_are_not_named() -> None:
-    assert not_proven(KUBELET, ["syncFrequency", "maxPods"]) == []
-    assert not_proven(KUBELET, ["clusterDNS", "resolvConf"]) == ["clusterDNS, resolvConf: that a new pod gets it in its /etc/resolv.conf"]
+    assert no_signs(KUBELET, ["syncFrequency", "maxPods"]) == []
+    assert no_signs(KUBELET, ["clusterDNS", "resolvConf"]) == ["that a new pod gets it in its /etc/resolv.conf (clusterDNS, resolvConf)"]
+
+
+@pytest.mark.parametrize("undoes", [False, True])
+@pytest.mark.parametrize("kind", ["shown", "missing", "unknown", "nothing", "unread"])
+def test_a_run_that_ends_with_0_has_shown_each_sign_that_there_was(kind: Any, undoes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could be looked at and was not seen reverts the change, or the run is not all proven."""
+    ended: list[int] = []
+    monkeypatch.setattr(bridge, "end_with", ended.append)
+    for sign in SIGNS:
+        ended.clear()
+        monkeypatch.setattr(prover_module, "signs_of", lambda *_, sign=sign: [("x", sign)])
+        monkeypatch.setattr(prover_module, "no_signs", lambda *_: ["that it works later"])
+
+        def look(status: Status, names: list[str], sign: Sign = sign) -> list[Any]:
+            if kind == "unread":
+                raise NoApi("no API answers")
+            return [(sign, Found(kind, "the sign"))]
+
+        process = ChangedProcess("w1", "w1", sign.programs[0], undoes=undoes)
+        texts, problems = Prover(Node({}, [], []), process, RequiredProof(), look)._signs(APPLIED)
+        end_unproven(texts, ())
+        code = 1 if problems else ended[-1] if ended else 0
+        assert not (code == 0 and NOT_PROVEN in "".join(texts)), sign
+        reverted = kind == "missing" and sign.absent == "reverted" and not undoes
+        without = kind == "nothing" or (kind == "missing" and sign.absent == "no sign")
+        assert code == (1 if reverted else 0 if kind == "shown" or without else UNPROVEN), sign
+        assert "no sign that it works later" in texts and ("no sign of the sign" in texts) == without, sign
 
 
 # ---- what the node prints

@@ -18,7 +18,7 @@ from roles.engine.inputs import names, registry
 from roles.engine.inputs.unknown_keys import OF_OBJECTS, not_read
 from roles.engine.node_changes import capability, node_report
 from roles.engine.object_runs import check_namespaces
-from roles.engine.runs import end_by_consent, no_such_host
+from roles.engine.runs import end_unproven, no_such_host
 from roles.engine.runs.deploying import UNPROVEN
 from roles.engine.transaction import Change, FileEdit
 
@@ -139,11 +139,11 @@ def test_plans_that_differ_in_a_mode_are_not_the_same() -> None:
     assert len(shapes) == 3
 
 
-def test_only_a_consent_makes_an_exit_status_of_what_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_proven_makes_an_exit_status_with_a_consent_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr(bridge, "end_with", ended.append)
-    end_by_consent(["NOT PROVEN: x"], ())
-    end_by_consent(["proven"], ["allow_unproven=true"])
+    end_unproven(["proven", "no sign that it works"], ["allow_unproven=true"])
     assert ended == []
-    end_by_consent(["proven", "shown; NOT PROVEN: x"], ["allow_unproven=true"])
-    assert ended == [UNPROVEN] == [3]
+    end_unproven(["NOT PROVEN: x"], ())
+    end_unproven(["proven", "shown; NOT PROVEN: x"], ["allow_unproven=true"])
+    assert ended == [UNPROVEN, UNPROVEN] == [3, 3]

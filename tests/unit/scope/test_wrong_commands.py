@@ -254,7 +254,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (found / "nothing.py").write_text("")
     (found / "exit2.py").write_text("from roles.engine import bridge\n\nbridge.exit_with(2)\n")
     (found / "unproven.py").write_text(
-        "from roles.engine.runs import end_by_consent\n\nend_by_consent(['shown; NOT PROVEN: x'], ['allow_x=true'])\n"
+        "from roles.engine.runs import end_unproven\n\nend_unproven(['shown; NOT PROVEN: x'], ['allow_x=true'])\n"
     )
     return found
 

@@ -51,7 +51,7 @@ CASES: list[tuple[str, tuple[str, ...], dict[str, Any], Cause, Stops, str]] = [
     (SERVES, (), {"pems": {"/k.crt": ONE[0]}, "keys": {"/k.key": parse_own("/k.key", OTHER[1])}}, Cause.key, Stops.start,
      "the key in /k.key (tlsPrivateKeyFile) is not that of the certificate in /k.crt (tlsCertFile)"),
     (SERVES, (), {"pems": {"/k.crt": ONE[0]}, "keys": {"/k.key": Material("/k.key", unread=Unread.no_openssl)}}, Cause.unproven, Stops.note,
-     "NOT PROVEN that /k.key (tlsPrivateKeyFile) is the key of /k.crt (tlsCertFile): the node has no openssl"),
+     "no sign that /k.key (tlsPrivateKeyFile) is the key of /k.crt (tlsCertFile): the node has no openssl"),
     ("", (), {"paths": {"/etc/resolv.conf": GONE}}, Cause.file, Stops.pods, "resolvConf names /etc/resolv.conf, which does not exist"),
     ("resolvConf: /run/systemd/resolve/resolv.conf\n", (),
      {"paths": {"/run/systemd/resolve/resolv.conf": GONE, "/etc/resolv.conf": PathFact("file", True)}}, Cause.file, Stops.pods,
