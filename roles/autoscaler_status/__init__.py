@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated
 
 from pydantic import Field
@@ -21,6 +22,9 @@ from roles.engine.inputs.values import TableOrJson
 from roles.engine.object_runs import check_namespaces, connect_servers
 from roles.engine.runs import Ended, deploying, document, one, show_report
 from roles.engine.voice import show_lines
+
+#: So long a look waits for the metrics of kube-controller-manager: one that hangs is a finding, not a reason to wait.
+METRICS_SECONDS = 10.0
 
 
 class StatusOptions(Frozen):
@@ -61,7 +65,7 @@ def _seen(fleet: Fleet, options: StatusOptions) -> AutoscalerLook:
     check_namespaces(session, options.namespaces)
     managers = managers_of({host: node.components for host, node in found.observed.items()})
     try:
-        return session.asked(lambda api: look_at(api, found.reading.effective, managers, options.namespaces))
+        return session.asked(lambda api: look_at(api, partial(found.reading.effective, wait=METRICS_SECONDS), managers, options.namespaces))
     except (ApiFailure, ValueError) as error:
         raise bridge.refuse(f"the cluster's autoscalers cannot be read: {error}") from None
 

@@ -86,13 +86,13 @@ def merged(reasons: Iterable[str]) -> list[str]:
 
 
 def alike(texts: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Hosts and their texts; with many hosts, those with the same text together, in the order of the first of them."""
-    if not folds():
+    """Hosts and their texts; those with the same text together, in the order of the first of them."""
+    if verbose():
         return list(texts)
     found: dict[str, list[str]] = {}
     for host, text in texts:
         found.setdefault(text, []).append(host)
-    return [(hosts(names), text) for text, names in found.items()]
+    return [(listed(names), text) for text, names in found.items()]
 
 
 def _ranges(names: Sequence[str]) -> Iterator[str]:

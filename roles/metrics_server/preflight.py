@@ -35,6 +35,7 @@ _NEEDED_FLAGS = {
 _FLAGS_WAY_OUT = (
     "kubeadm sets it, with certificates from `kubeadm init phase certs front-proxy-client`; set it with deploys/control_plane_flags.py"
 )
+_CERTIFICATES = "deploys/kubelet_certificates.py"
 _ROUTE = "deploys/control_plane_flags.py --data control_plane_flags=kube-apiserver:enable-aggregator-routing=true"
 
 
@@ -109,6 +110,12 @@ def judge(needs: ClusterNeeds, desired: DesiredServer | None, now: datetime) -> 
     if desired is not None:
         _version(needs.servers, desired, found)
     return found
+
+
+def in_one_line(refusals: Sequence[str]) -> list[str]:
+    """The deploys that several refusals name, as one command."""
+    named = [one for one in (_ROUTE, _CERTIFICATES) if any(one in text for text in refusals)]
+    return [f"all of that in one line, then this command again: {' && '.join(named)}"] if len(named) > 1 else []
 
 
 def _aggregation(needs: ClusterNeeds) -> Iterator[str]:
@@ -216,7 +223,7 @@ def _serving(kubelets: Sequence[KubeletFacts]) -> Iterator[str]:
         assert first is not None
         yield (
             f"the kubelets of {_names(bad)} serve certificates that the cluster's CA does not prove"
-            f" ({one_line(first.problem) or 'none is presented'}); give them some: deploys/kubelet_certificates.py"
+            f" ({one_line(first.problem) or 'none is presented'}); give them some: {_CERTIFICATES}"
         )
     if unknown := [one for one in kubelets if one.presented is None and one.configuration is not None]:
         yield f"the certificates of {_names(unknown)} are not known: {one_line(unknown[0].problem)}; correct that first"

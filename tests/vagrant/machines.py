@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import urllib.error
 import urllib.request
@@ -181,4 +182,6 @@ def down() -> None:
 
 
 def status() -> None:
+    if not shutil.which("vagrant"):
+        raise LabError("vagrant is not installed here, so there are no machines; `make vagrant-up` installs it and creates them")
     subprocess.run(["vagrant", "status"], env=environment(), check=False)

@@ -48,7 +48,7 @@ def judge(world: ScalingWorld, controller: ScalingController, now: datetime, vie
     for scene in world.scenes:
         try:
             decision = decide(scene, controller, now)
-            found.append(JudgedAutoscaler(scene, decision, tuple(problems(scene, decision, controller, world, view))))
+            found.append(JudgedAutoscaler(scene, decision, tuple(problems(scene, decision, controller, world, now, view))))
         except ODD as error:
             item = scene.autoscaler
             problem = not_judged(str(item), error)

@@ -9,6 +9,7 @@ import contextlib
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from roles.engine.autoscaling.calculator import has_pod_level_requests, is_running_and_ready
@@ -42,6 +43,8 @@ _NOT_SERVING = {
 }
 # A kind that `kubectl set resources` changes.
 _RESOURCES = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
+#: A request to begin with, where nobody has measured one.
+_FIRST = {"cpu": "100m", "memory": "128Mi"}
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class _Look:
     controller: ScalingController
     world: ScalingWorld
     target: Target = field(default_factory=Target)
+    now: datetime | None = None
 
     @property
     def item(self) -> Autoscaler:
@@ -90,6 +94,12 @@ class _Look:
         return f"; change the autoscaler in {self.owner}, whose controller writes it" if self.owner else ""
 
     @property
+    def is_new(self) -> bool:
+        """The controller has had less than two syncs since its creation."""
+        created = self.item.created
+        return created is not None and self.now is not None and (self.now - created).total_seconds() < 2 * self.controller.sync_period
+
+    @property
     def disabled(self) -> bool:
         """The workload has 0 pods, and the controller asks for no metric."""
         return self.decision.current == 0 and not self.decision.rows
@@ -121,10 +131,16 @@ def not_judged(name: str, error: Exception) -> Finding:
 
 
 def problems(
-    scene: ScalingScene, decision: Decision, controller: ScalingController, world: ScalingWorld, view: ClusterView | None = None
+    scene: ScalingScene,
+    decision: Decision,
+    controller: ScalingController,
+    world: ScalingWorld,
+    now: datetime,
+    view: ClusterView | None = None,
 ) -> list[Finding]:
-    """All problems of one autoscaler, the worst first. `view`: the nodes and pods of the cluster; without it, no room is looked for."""
-    look = _Look(scene, decision, controller, world, world.targets.get(scene.autoscaler.key, Target()))
+    """All problems of one autoscaler, the worst first. `now`: by the clock of the API server; `view`: the nodes and pods of the cluster;
+    without it, no room is looked for."""
+    look = _Look(scene, decision, controller, world, world.targets.get(scene.autoscaler.key, Target()), now)
     found = [*_judged(look, view)]
     if look.owner:
         found = [replace(one, way_out=one.way_out + look.in_owner) if one.rule in IN_THE_AUTOSCALER else one for one in found]
@@ -289,8 +305,12 @@ def _set_resources(look: _Look, resource: str, container: str) -> str:
     target = look.item.target
     if target.kind not in _RESOURCES or (look.target.item and owner_ref(look.target.item)):
         return ""
-    where = f"{target.kind.lower()}/{target.name} -n {look.item.namespace}"
-    return f": kubectl set resources {where} --containers={container} --requests={resource}=..."
+    kind = target.kind.lower()
+    where = f"{kind}/{target.name} -n {look.item.namespace}"
+    return (
+        f": kubectl set resources {where} --containers={container} --requests={resource}={_FIRST.get(resource, '1')} to begin with;"
+        f" from real use, deploys/right_size.py --data only_objects={look.item.namespace}/{kind}/{target.name} computes it"
+    )
 
 
 def _without_container(
@@ -408,6 +428,11 @@ def _handled(look: _Look) -> Iterator[Finding]:
     idle = look.controller.idle
     if idle is not None:
         yield ScalingRule.NOT_HANDLED.found(look.objects(), idle.why, idle.way_out)
+    elif not look.item.status.conditions and look.is_new:
+        yield ScalingRule.NOT_HANDLED.found(
+            look.objects(), "it is new: the controller has not read it yet",
+            f"wait: the controller reads a new autoscaler within {look.controller.sync_period:g} s", Severity.note,
+        )  # fmt: skip
     elif not look.item.status.conditions:
         yield ScalingRule.NOT_HANDLED.found(
             look.objects(), "the controller has not set any condition on it",

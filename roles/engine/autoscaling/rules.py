@@ -31,7 +31,8 @@ class ScalingRule(Rule):
         "wait for two scrapes, see the kubelet, and see why pods are not Ready")
     NOT_HANDLED = ("not-handled", _C,
         "no controller has looked at it, or no controller looks at any now. Then nobody renews the lease of kube-controller-manager (by "
-        "the API server's clock), or `--controllers` of its leader leaves this controller out, and the conditions are out of date",
+        "the API server's clock), or `--controllers` of its leader leaves this controller out, and the conditions are out of date. A note "
+        "while it is new: the controller has two syncs to read it",
         "see kube-controller-manager; correct `--controllers`")
     NOT_JUDGED = ("not-judged", _W, "a value that daytwo cannot read, in the autoscaler or in what belongs to it; others are judged",
         "correct that value in the autoscaler, in its workload or in the status of its pods")

@@ -22,7 +22,7 @@ from typing import Any
 
 import gevent
 from pyinfra.api.inventory import Inventory
-from pyinfra.context import ctx_state
+from pyinfra.context import ctx_config, ctx_state
 
 from roles.engine import commands, folding, voice
 from roles.engine.bounds import once, read_json
@@ -154,7 +154,9 @@ def check_inventory(name: str, found: Inventory) -> Inventory:
 def _checking_inventory(make: Callable[..., Inventory]) -> Callable[..., Inventory]:
     @functools.wraps(make)
     def checked(inventory: str, *arguments: Any, **options: Any) -> Inventory:
-        return check_inventory(inventory, make(inventory, *arguments, **options))
+        found = check_inventory(inventory, make(inventory, *arguments, **options))
+        _ask_for_sudo(found)
+        return found
 
     checked.guarded = True  # type: ignore[attr-defined]
     return checked
@@ -307,9 +309,24 @@ def only_plans() -> bool:
     return _command.dry
 
 
+_later: list[Callable[[], str]] = []
+
+
+def _ask_for_sudo(inventory: Inventory) -> None:
+    """The password of --same-sudo-password, once the inventory says that a host uses sudo."""
+    config = ctx_config.get()
+    if _later and (config.SUDO or any(host.data.get("_sudo") for host in inventory)):
+        config.SUDO_PASSWORD = _later[-1]()
+        config.lock_current_state()
+    _later.clear()
+
+
 def _asking_password(ask: Callable[[str], str]) -> Callable[[str], str]:
     @functools.wraps(ask)
-    def asked(prompt: str = "") -> str:
+    def asked(prompt: str = "", *, now: bool = False) -> str:
+        if "sudo" in prompt and not now:
+            _later.append(lambda: asked(prompt, now=True))
+            return ""
         try:
             return ask(prompt)
         except EOFError:

@@ -29,7 +29,7 @@ _STEPS = {
     "restart-old": "restarting the {component} as before",
     "restart-again": "restarting the {component} once more",
     "restart-kubelet": "restarting the kubelet",
-    "remove-sandbox": "ending what is left of the new pod",
+    "remove-sandbox": "removing what is left of the new pod",
     "wait": "waiting until it is healthy",
     "wait-old": "waiting until it is healthy as before",
 }
@@ -49,9 +49,9 @@ def in_words(text: str, change: Change) -> str:
         known = _STEPS.get(found[1]) if found[1] else _STATES.get(found[2])
         return text if known is None else known.format(component=change.component, seconds=change.confirm_timeout)
     if found := AGAIN.fullmatch(text):
-        return f"healthy again; the {STABLE_SECONDS} s begin again, since in between: {found[1]}"
+        return f"healthy again. In between it was not: {found[1]}. It must now stay healthy for {STABLE_SECONDS} s"
     if text.startswith(HEALTHY):
-        return f"{text}; it must stay so for {STABLE_SECONDS} s"
+        return f"{text}; it must stay healthy for {STABLE_SECONDS} s"
     if found := SETTLED.fullmatch(text):
         return f"stayed healthy; {found[1]} s since the first file was written"
     return text

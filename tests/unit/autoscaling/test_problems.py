@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -63,7 +64,7 @@ def found(
         autoscaler, scale or LiveScale(current, current, "app=web"), "", all_pods, readings or [samples(50, 50, 50)], **more
     )
     seen = ScalingWorld((scene,), {autoscaler.key: of_target or target()}, **(world or {}))
-    listed = problems(scene, decide(scene, controller, NOW), controller, seen)
+    listed = problems(scene, decide(scene, controller, NOW), controller, seen, NOW)
     assert all(
         one.rule in ScalingRule and one.why and one.way_out and one.objects[0] == "HorizontalPodAutoscaler shop/web" for one in listed
     )
@@ -80,7 +81,7 @@ def test_an_autoscaler_that_is_well_has_none() -> None:
 
 def test_a_target_that_is_not_there() -> None:
     scene = ScalingScene(Autoscaler.of(hpa()), None, 'deployments.apps "web" not found')
-    (one,) = problems(scene, decide(scene, KCM, NOW), KCM, ScalingWorld((scene,)))
+    (one,) = problems(scene, decide(scene, KCM, NOW), KCM, ScalingWorld((scene,)), NOW)
     assert (one.rule, one.severity, one.objects[1]) == ("no-target", "critical", "Deployment shop/web")
     assert "not found" in one.why
 
@@ -121,7 +122,8 @@ def test_a_container_without_the_request() -> None:
     one = listed["missing-request"]
     assert one.severity == "critical"
     assert "container proxy of pod web-0, pod web-1, the template has no cpu request" in one.why
-    assert ": kubectl set resources deployment/web -n shop --containers=proxy --requests=cpu=..., or" in one.way_out
+    assert ": kubectl set resources deployment/web -n shop --containers=proxy --requests=cpu=100m to begin with;" in one.way_out
+    assert "deploys/right_size.py --data only_objects=shop/deployment/web computes it, or measure one container" in one.way_out
     # Each way out works: another target, another kind of metric.
     assert "missing-request" not in found(with_status(hpa(average())), of=pods(2, container(), bare))
     assert "missing-request" not in found(with_status(hpa(utilization(container="app"))), of=pods(2, container(), bare))
@@ -159,6 +161,11 @@ def test_pods_without_a_sample() -> None:
 
 def test_an_autoscaler_that_no_controller_looks_at() -> None:
     assert found({**hpa(), "status": {}})["not-handled"].severity == "critical"
+    # A new one gets the time of two syncs, each of 15 s.
+    for age, severity in ((1, "note"), (29, "note"), (31, "critical")):
+        item = hpa()
+        item["metadata"] = {**item["metadata"], "creationTimestamp": (NOW - timedelta(seconds=age)).isoformat()}
+        assert found({**item, "status": {}})["not-handled"].severity == severity
 
 
 def test_zero_replicas() -> None:
@@ -192,7 +199,7 @@ def test_a_second_autoscaler_of_a_workload_that_is_idle() -> None:
     keda["metadata"] = {**keda["metadata"], "name": "keda-hpa-web"}
     scenes = tuple(ScalingScene(Autoscaler.of(with_status(item)), LiveScale(0, 0, "app=web"), "", [], [GONE]) for item in (hpa(), keda))
     world = ScalingWorld(scenes, {one.autoscaler.key: target() for one in scenes})
-    listed = {one.rule: one for one in problems(scenes[0], decide(scenes[0], KCM, NOW), KCM, world)}
+    listed = {one.rule: one for one in problems(scenes[0], decide(scenes[0], KCM, NOW), KCM, world, NOW)}
     one = listed["two-autoscalers"]
     assert one.severity == "critical" and one.objects[1] == "HorizontalPodAutoscaler shop/keda-hpa-web"
     assert "autoscaler shop/keda-hpa-web also scales Deployment shop/web" in one.why and "kubectl delete hpa -n shop web" in one.way_out

@@ -16,6 +16,7 @@ from roles.metrics_server import (
     ClusterNeeds,
     DesiredServer,
     Preflight,
+    in_one_line,
     judge,
     objects,
     own_pod,
@@ -116,6 +117,16 @@ def test_how_a_kubelet_knows_a_metrics_server(mode: str, webhook: bool, fine: bo
 
 def test_an_api_server_that_routes_to_pods_need_not_reach_services() -> None:
     assert judged(needs(servers=[server({**FLAGS, "enable-aggregator-routing": "true"}, reaches=False)])).refusals == []
+
+
+def test_what_two_deploys_set_is_one_command() -> None:
+    """Those that a cluster of kubeadm without kube-proxy on its control plane needs."""
+    found = judged(needs(servers=[server(reaches=False)], kubelets=[kubelet("w1", "bad")])).refusals
+    (text,) = in_one_line(found)
+    assert text.endswith(
+        "control_plane_flags.py --data control_plane_flags=kube-apiserver:enable-aggregator-routing=true && deploys/kubelet_certificates.py"
+    )
+    assert len(found) == 2 and in_one_line(found[:1]) == []
 
 
 def test_many_kubelets_share_a_line() -> None:

@@ -28,10 +28,10 @@ CHANGE = Change(
         ("step: place 77", "writing checkpoint 75 of 1"),
         ("step: restart", "restarting the kubelet"),
         ("step: wait", "waiting until it is healthy"),
-        ("healthy: http://127.0.0.1:10248/healthz", "healthy: http://127.0.0.1:10248/healthz; it must stay so for 12 s"),
+        ("healthy: http://127.0.0.1:10248/healthz", "healthy: http://127.0.0.1:10248/healthz; it must stay healthy for 12 s"),
         (
             "healthy: http://127.0.0.1:10248/healthz again: http://127.0.0.1:10248/healthz does not answer 200",
-            "healthy again; the 12 s begin again, since in between: http://127.0.0.1:10248/healthz does not answer 200",
+            "healthy again. In between it was not: http://127.0.0.1:10248/healthz does not answer 200. It must now stay healthy for 12 s",
         ),
         ("settled: 13.1 s after the first file was placed", "stayed healthy; 13.1 s since the first file was written"),
         ("state: reverting (no answer)", "reverting"),

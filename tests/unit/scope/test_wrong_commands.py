@@ -104,7 +104,7 @@ SINGLE = [
     Wrong("a key in camel case", ("kubelet_config", "-y", *data(maxUnavailable="2")), ("did you mean max_unavailable?",)),
     Wrong("a workload as a host", ("autoscaler_status", "-y", "--limit", "web"), ("choose them with namespaces=",)),
     Wrong("the name of an inventory", ("checks", "-y"), ("did you mean 'inventories/prod.py'?",), "prod"),
-    Wrong("a password without a terminal", ("status", "--same-sudo-password"), ("the sudo password cannot be asked for",)),
+    Wrong("a password without a terminal", ("status", "--same-sudo-password"), ("the sudo password cannot be asked for",), "sudo.py"),
     Wrong("no such inventory", ("checks", "-y"), ("there is no such inventory, did you mean", "hosts.py"), "host.py"),
     Wrong("an inventory that is empty", ("checks", "-y"), ("the inventory has no hosts; there are: inventories/lab.py",), "none.py"),
     Wrong("a name that nobody knows", ("checks", "-y"), ("there is no such inventory",), "nobody-knows-this-host.invalid"),
@@ -249,6 +249,7 @@ class Ended:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("scope")
     (found / "hosts.py").write_text(HOSTS)
+    (found / "sudo.py").write_text(HOSTS.replace('"fake_delay": 0', '"_sudo": True, "fake_delay": 0'))
     (found / "none.py").write_text("workers = []\n")
     (found / "operation.py").write_text('from pyinfra.operations import server\n\nserver.shell(commands=["true"])\n')
     (found / "nothing.py").write_text("")
@@ -305,6 +306,7 @@ def test_the_exit_status_says_what_became_of_the_run(folder: Path) -> None:
     cases = [
         (("operation.py", "-y"), "", 0, 3, ""),
         (("operation.py", "-y", "-v"), "", 0, 3, "Success"),
+        (("operation.py", "-y", "--same-sudo-password"), "", 0, 3, ""),  # no host uses sudo
         (("operation.py",), "yes\n", 0, 3, "Type yes to carry out the plan above"),
         (("operation.py",), "", 1, 0, "-y answers it, --dry only plans"),
         (("operation.py",), "\n", 1, 0, "nothing was changed: the answer was not yes"),
