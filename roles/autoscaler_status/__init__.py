@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import Field
 
 from roles.autoscaler_status import report
 from roles.autoscaler_status.model import AutoscalersReport
 from roles.engine import bridge
-from roles.engine.api import ApiFailure
+from roles.engine.api import ApiFailure, NoApi
 from roles.engine.autoscaling import JudgedAutoscaler
 from roles.engine.autoscaling.look import AutoscalerLook, look_at, managers_of
 from roles.engine.bridge import Fleet
+from roles.engine.bridge.tasks import Timeout
 from roles.engine.findings import render
 from roles.engine.folding import counted
 from roles.engine.inputs import Declared, Frozen, Kubeconfig, Names
 from roles.engine.inputs.values import TableOrJson
 from roles.engine.object_runs import check_namespaces, connect_servers
 from roles.engine.runs import Ended, deploying, document, one, show_report
+from roles.engine.timeouts import patient
 from roles.engine.voice import show_lines
+
+T = TypeVar("T")
 
 #: So long a look waits for the metrics of kube-controller-manager: one that hangs is a finding, not a reason to wait.
 METRICS_SECONDS = 10.0
@@ -65,9 +69,16 @@ def _seen(fleet: Fleet, options: StatusOptions) -> AutoscalerLook:
     check_namespaces(session, options.namespaces)
     managers = managers_of({host: node.components for host, node in found.observed.items()})
     try:
-        return session.asked(lambda api: look_at(api, partial(found.reading.effective, wait=METRICS_SECONDS), managers, options.namespaces))
+        return session.asked(lambda api: look_at(api, partial(_soon, found.reading.effective), managers, options.namespaces))
     except (ApiFailure, ValueError) as error:
         raise bridge.refuse(f"the cluster's autoscalers cannot be read: {error}") from None
+
+
+def _soon(effective: Callable[[str, str, str], T], host: str, component: str, node_name: str) -> T:
+    """Raises ApiFailure also if the component hangs."""
+    with Timeout(patient(METRICS_SECONDS), False):
+        return effective(host, component, node_name)
+    raise NoApi(f"{host}: {component} has not answered for {patient(METRICS_SECONDS):g} s: see its log, and the node's load")
 
 
 def _line(seen: AutoscalerLook) -> str:

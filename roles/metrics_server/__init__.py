@@ -73,7 +73,6 @@ def unasked(judged: Preflight) -> list[str]:
     return [
         "the cluster has no metrics API, and no host has metrics_server in its data; set it in group_data/all.py, or with"
         " --data metrics_server=registry.example.com/metrics-server:v0.9.0",
-        *judged.refusals,
         *in_one_line(judged.refusals),
     ]
 
@@ -89,7 +88,7 @@ def _own(fleet: Fleet, options: Options, desired: DesiredServer, session: Sessio
     replicas = server.replicas or found.replicas
     if replicas > able > 0:
         judged.refusals.append(f"metrics_server.replicas is {replicas}, each on a node of its own, and {able} nodes can run one")
-    bridge.stop([*judged.refusals, *in_one_line(judged.refusals)])
+    bridge.stop(in_one_line(judged.refusals))
     wanted = objects(server, replicas, len(needs.nodes))
     # Those of two replicas are all that there may be.
     live = _live(session, [one.path for one in objects(server, 2, len(needs.nodes))])

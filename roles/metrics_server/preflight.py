@@ -113,9 +113,11 @@ def judge(needs: ClusterNeeds, desired: DesiredServer | None, now: datetime) -> 
 
 
 def in_one_line(refusals: Sequence[str]) -> list[str]:
-    """The deploys that several refusals name, as one command."""
+    """The last of these also has the deploys that they name as one command."""
     named = [one for one in (_ROUTE, _CERTIFICATES) if any(one in text for text in refusals)]
-    return [f"all of that in one line, then this command again: {' && '.join(named)}"] if len(named) > 1 else []
+    if len(named) < 2:
+        return [*refusals]
+    return [*refusals[:-1], f"{refusals[-1]}; both in one line, then this command again: {' && '.join(named)}"]
 
 
 def _aggregation(needs: ClusterNeeds) -> Iterator[str]:

@@ -30,7 +30,6 @@ from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep, arrange
 from roles.engine.proof import ChangedProcess, Proof, Prover, Survey, SurveyedNode, survey
 from roles.engine.proof.evidence import ProcessLook, look_at
-from roles.engine.proof.no_sign import unseen
 from roles.engine.proof.signs import Found, Sign
 from roles.engine.remote import Answer
 from roles.engine.runs import Options, Turns, end_unproven, no_such_host, unreachable, with_options
@@ -403,7 +402,7 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
 
     return NodeStep(
         change, ready, prove, prover.watch, watch.blocking, planned.effective, planned.undoes, recreates_pods=planned.recreates_pods,
-        unseen=unseen(planned.component, planned.settings if planned.component == KUBELET else planned.flags),
+        unseen=prover.unseen,
     )  # fmt: skip
 
 

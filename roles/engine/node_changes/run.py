@@ -137,7 +137,8 @@ class NodeRun(LockedRun):
         return of_nodes | {self._cluster_id(step): step.outcome for step in self.cluster_steps}
 
     def _proofs(self) -> list[str]:
-        return [step.how for step in (*self.steps, *self.cluster_steps) if step.outcome == self.success]
+        of_nodes = [step.how for step in self.steps if step.outcome == self.success]
+        return of_nodes + [step.how for step in self.cluster_steps if step.outcome == self.success]
 
     def _without_steps(self) -> str:
         return f"{counted(len(self.leftovers), 'node')} uncordoned"

@@ -253,14 +253,14 @@ class Cluster:
             self._recent = time.monotonic(), api
         return self._recent[1]
 
-    def effective(self, host: str, component: str, node_name: str, *, wait: float = API_WAIT) -> Mapping[str, GateMetric]:
-        """The gates as the running process has them. Waits `wait` seconds for one that may be restarting. Raises ApiFailure."""
+    def effective(self, host: str, component: str, node_name: str) -> Mapping[str, GateMetric]:
+        """The gates as the running process has them. Raises ApiFailure."""
         self._gates.pop((host, component), None)
         if component == "kubelet":
-            found = self.query(lambda api: kubelet_metrics(api, node_name, wait=wait))
+            found = self.query(lambda api: kubelet_metrics(api, node_name, wait=API_WAIT))
         else:
             at = self._known(host, component)
-            found = self._read.pop(at) if at in self._read else self.query(lambda api: component_metrics(api, wait=wait), at)
+            found = self._read.pop(at) if at in self._read else self.query(lambda api: component_metrics(api, wait=API_WAIT), at)
         self._gates[host, component] = found.gates
         return found.gates
 

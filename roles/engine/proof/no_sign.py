@@ -85,11 +85,6 @@ def no_sign(what: str) -> str:
     return NO_SIGN + (what if what.startswith("that ") else f"of {what}")
 
 
-def unseen(program: str, names: Sequence[str] | Mapping[str, Any]) -> list[str]:
-    """As the plan and the row of a change say it."""
-    return [no_sign(one) for one in no_signs(program, names)]
-
-
 def no_signs(program: str, names: Sequence[str] | Mapping[str, Any]) -> list[str]:
     """What nothing shows of some settings, each as `what (NAMES)`."""
     found: dict[str, list[str]] = {}

@@ -111,6 +111,11 @@ class Prover:
         """The settings whose signs are looked at."""
         return list(self._owed.settings if self._process.component == KUBELET else self._owed.flags)
 
+    @property
+    def unseen(self) -> list[str]:
+        """What nothing will show of the change, besides its values, as far as that is known before it."""
+        return [no_sign(one) for one in no_signs(self._process.component, self._named)]
+
     def ready(self) -> str | None:
         """Right before the change: note the workload. Before a manifest edit, the rest of the control plane must be healthy, and the
         kubelet must reach the API (a restarted kubelet that has not reached it yet does not clean up pods: kubernetes#112814).
