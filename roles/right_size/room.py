@@ -37,7 +37,7 @@ def node_problems(steps: Iterable[PodStep], nodes: Iterable[Object], pods: Itera
     held: dict[str, Counter[str]] = {node: Counter() for node in more}
     for pod in pods:
         if (node := node_of(pod)) in more and not is_over(pod):
-            held[node].update(resources.in_units(resources.requests(pod, View.RUNNING)))
+            held[node].update(resources.in_units(pod, View.RUNNING))
     for item in nodes:
         name, room = name_of(item), status_of(item).get("allocatable") or {}
         for resource in _RESOURCES if name in more else ():

@@ -103,7 +103,7 @@ def capacity(nodes: Sequence[Object], pods: Sequence[Object], used: Mapping[str,
                 ResourceReport(
                     resource=resource,
                     allocatable=room.allocatable.get(resource, 0),
-                    requested=room.most.get(resource, 0),
+                    requested=room.requested(resource),
                     used=amounts.units(resource, used[name][resource]) if resource in used.get(name, {}) else None,
                 )
                 for resource in _RESOURCES

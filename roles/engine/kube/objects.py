@@ -49,17 +49,22 @@ class OwnerRef:
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
-def owner_refs(item: Object, *, controllers: bool = False) -> list[OwnerRef]:
-    """All owners of an object, or its controller only."""
-    namespace = namespace_and_name(item)[0]
-    found = (one for one in item["metadata"].get("ownerReferences") or () if one.get("controller") or not controllers)
-    parts = ((*(str(one.get(key, "")) for key in ("apiVersion", "kind", "name", "uid")),) for one in found)
-    return [OwnerRef(version, kind, namespace, name, uid) for version, kind, name, uid in parts]
+def owner_refs(item: Object) -> list[OwnerRef]:
+    """All owners of an object."""
+    return [_owner(item, one) for one in item["metadata"].get("ownerReferences") or ()]
 
 
 def owner_ref(item: Object) -> OwnerRef | None:
     """The controller of an object; None if nothing controls it (metav1.GetControllerOf)."""
-    return next(iter(owner_refs(item, controllers=True)), None)
+    for one in item["metadata"].get("ownerReferences") or ():
+        if one.get("controller"):
+            return _owner(item, one)
+    return None
+
+
+def _owner(item: Object, one: Object) -> OwnerRef:
+    namespace = str(item["metadata"].get("namespace", ""))
+    return OwnerRef(str(one.get("apiVersion", "")), str(one.get("kind", "")), namespace, str(one.get("name", "")), str(one.get("uid", "")))
 
 
 def controller(item: Object) -> str:

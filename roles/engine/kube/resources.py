@@ -6,17 +6,20 @@ pkg/api/v1/resource/helpers.go (GetResourceRequestQuantity).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum
 from fractions import Fraction
 
 from roles.engine.kube import amounts
+from roles.engine.kube.amounts import Amounts
 from roles.engine.kube.fields import status_of
 from roles.engine.kube.objects import Object, condition
 from roles.engine.kube.pods import container_states, is_sidecar
 
 Resources = dict[str, Fraction]
 _RESIZE_PENDING = "PodResizePending"
+_CONTAINERS = ("containers", "initContainers")
+_OF_STATUS = ("nodeAllocatableResourceClaimStatuses", "allocatedResources", "resources")
 
 
 class View(Enum):
@@ -31,6 +34,37 @@ class View(Enum):
     #: The most of spec, allocation and what runs; without the spec of an infeasible resize: the scheduler, and a quota for pods that exist
     #: (determineEffectiveRequests).
     SCHEDULED = "scheduled"
+
+
+#: What pods request that ask for the same, by all that is read of them. A cluster has few different pods.
+_KNOWN: dict[tuple[View, str], Amounts] = {}
+_MOST_KNOWN = 4096
+
+
+def in_units(pod: Object, view: View) -> Amounts:
+    """As `requests`, in whole numbers: cpu in thousandths, all others in whole units. Raises ValueError."""
+    key = view, _asks(pod, view)
+    found = _KNOWN.get(key)
+    if found is None:
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        found = _KNOWN[key] = {resource: amounts.units(resource, amount) for resource, amount in requests(pod, view).items()}
+    return found
+
+
+def _asks(pod: Object, view: View) -> str:
+    """All that `requests` reads of a pod, as text."""
+    spec, status = pod["spec"], pod.get("status") or {}
+    found = [
+        spec.get("overhead"),
+        spec.get("resources"),
+        *([(one.get("name"), one.get("resources"), one.get("restartPolicy")) for one in spec.get(part) or ()] for part in _CONTAINERS),
+    ]
+    if view is not View.SPEC:
+        found += [[(one.get("name"), one.get("allocatedResources"), one.get("resources")) for one in container_states(pod)]]
+    if view is View.SCHEDULED:
+        found += [*(status.get(part) for part in _OF_STATUS), _is_infeasible(pod)]
+    return repr(found)
 
 
 def requests(pod: Object, view: View, *, with_overhead: bool = True) -> Resources:
@@ -90,11 +124,6 @@ def pod_level(pod: Object, kind: str) -> Resources:
     return {
         resource: amount for resource, amount in found.items() if resource in ("cpu", "memory") or resource.startswith(amounts.HUGE_PAGES)
     }
-
-
-def in_units(found: Mapping[str, Fraction]) -> dict[str, int]:
-    """cpu in thousandths, all others in whole units."""
-    return {resource: amounts.units(resource, amount) for resource, amount in found.items()}
 
 
 def _together(pod: Object, of: Callable[[Object, bool], Resources]) -> Resources:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from math import inf
 from operator import mul
 
 #: Rounds of subgradients, without and with prices to begin with; after so many without a better bound, the step is halved.
@@ -100,9 +101,8 @@ class Covering:
         return self._fixed + sum(self._own[index] for index in sorted(on)) if on is not None else self.bound
 
     def _cover(self, on: Collection[int]) -> Cover:
-        return Cover(
-            self._fixed + sum(self._own[index] for index in sorted(on)), self._always | frozenset(self._open[index] for index in on)
-        )
+        own, opened = self._own, self._open
+        return Cover(self._fixed + sum([own[index] for index in sorted(on)]), self._always.union([opened[index] for index in on]))
 
     def _surplus(self, on: Collection[int]) -> list[int]:
         return [sum([row[index] for index in on]) - need for row, need in zip(self._rows, self._needs, strict=True)]
@@ -115,14 +115,12 @@ class Covering:
         weights = [abs(lost[index]) for index in order]
         signs = [-1 if index in base else 1 for index in order]
         changes = [[sign * row[index] for row in self._rows] for sign, index in zip(signs, order, strict=True)]
-        prices = [sign * self._own[index] for sign, index in zip(signs, order, strict=True)]
-        start, cost = self._surplus(base), self._fixed + sum(self._own[index] for index in base)
-        heap: list[tuple[float, int, int, tuple[int, ...], list[int], float]] = [(self.bound, 0, -1, (), start, cost)]
+        heap: list[tuple[float, int, int, tuple[int, ...], list[int]]] = [(self.bound, 0, -1, (), self._surplus(base))]
         ties = 0
         for _ in range(most):
             if not heap:
                 return
-            least, _, last, flipped, surplus, price = heappop(heap)
+            least, _, last, flipped, surplus = heappop(heap)
             if min(surplus, default=0) >= 0:
                 yield least, self._cover(base ^ frozenset(order[index] for index in flipped))
             else:
@@ -133,12 +131,11 @@ class Covering:
             ties += 2
             change = changes[following]
             more = [have + by for have, by in zip(surplus, change, strict=True)]
-            heappush(heap, (least + weights[following], ties, following, (*flipped, following), more, price + prices[following]))
+            heappush(heap, (least + weights[following], ties, following, (*flipped, following), more))
             if flipped:
                 old = changes[last]
                 instead = [have - by for have, by in zip(more, old, strict=True)]
-                entry = (least + weights[following] - weights[last], ties + 1, following, (*flipped[:-1], following), instead)
-                heappush(heap, (*entry, price + prices[following] - prices[last]))
+                heappush(heap, (least + weights[following] - weights[last], ties + 1, following, (*flipped[:-1], following), instead))
 
     def repaired(self, most: int) -> Iterator[Cover]:
         """Covers made of the sets that cost the least but lack of something: with machines that add the most for their cost, without those
@@ -152,19 +149,24 @@ class Covering:
                 yield self._cover(on)
 
     def _completed(self, on: set[int]) -> set[int] | None:
+        """With machines that add the most for their cost, until nothing lacks; None if they are not enough."""
         lacks = [-have for have in self._surplus(on)]
+        left = [index for index in range(len(self._own)) if index not in on]
+        rows = [[row[index] for index in left] for row in self._rows]
+        costs = [self._own[index] for index in left]
         while max(lacks, default=0) > 0:
-            lacking = [(row, lack) for row, lack in zip(self._rows, lacks, strict=True) if lack > 0]
-            best: tuple[float, int] | None = None
-            for index, cost in enumerate(self._own):
-                if index not in on:
-                    adds = sum([min(lack, row[index]) / lack for row, lack in lacking])
-                    if adds and (best is None or cost / adds < best[0]):
-                        best = (cost / adds, index)
-            if best is None:
+            adds = [0.0] * len(left)
+            for row, lack in zip(rows, lacks, strict=True):
+                if lack > 0:
+                    adds = [share + (1.0 if room >= lack else room / lack) for share, room in zip(adds, row, strict=True)]
+            prices = [cost / share if share else inf for cost, share in zip(costs, adds, strict=True)]
+            cheapest = min(prices, default=inf)
+            if cheapest == inf:
                 return None
-            on.add(best[1])
-            lacks = [lack - row[best[1]] for lack, row in zip(lacks, self._rows, strict=True)]
+            best = prices.index(cheapest)
+            on.add(left.pop(best))
+            costs.pop(best)
+            lacks = [lack - row.pop(best) for lack, row in zip(lacks, rows, strict=True)]
         return on
 
     def _thin_out(self, on: set[int]) -> None:

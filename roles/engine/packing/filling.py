@@ -93,11 +93,10 @@ class Filler:
 
 
 class _Run:
-    """`line`: the machines with what is free by the measure, the fullest first."""
+    """`line`: the machines with what is free by the measure, the fullest first. The state stays as it is."""
 
     def __init__(self, state: State, line: list[tuple[int, int]]) -> None:
-        self._all_free, self._tags, self._line = state.free, state.tags, line
-        self._own: dict[int, list[int]] = {}
+        self._free, self._tags, self._line = list(state.free), state.tags, line
         self._measures: dict[int, int] = {}
         self._shown: Counter[tuple[int, int]] = Counter()
         #: By kind of pod, the last machine that took one, with what was free on it before: fuller ones have no room.
@@ -120,17 +119,18 @@ class _Run:
 
     def _again(self, kind: Kind, machine: int) -> int | None:
         """Where in the line the machine is, if it has room for one more."""
-        free = self._own[machine]
-        if all(amount <= free[resource] for resource, amount in kind.asks) and self._allowed(machine, kind.limits):
-            return bisect_left(self._line, (self._measures[machine], machine))
-        return None
+        free = self._free[machine]
+        for resource, amount in kind.asks:
+            if amount > free[resource]:
+                return None
+        return bisect_left(self._line, (self._measures[machine], machine)) if self._allowed(machine, kind.limits) else None
 
     def _first_with_room(self, kind: Kind, start: int) -> int | None:
-        line, own, all_free = self._line, self._own, self._all_free
+        line, all_free = self._line, self._free
         asks, suits, limits = kind.asks, kind.on, kind.limits
         for index in range(start, len(line)):
             machine = line[index][1]
-            free = own.get(machine) or all_free[machine]
+            free = all_free[machine]
             for resource, amount in asks:
                 if amount > free[resource]:
                     break
@@ -141,9 +141,9 @@ class _Run:
 
     def _put(self, index: int, pod: Pod, size: int) -> int:
         measure, machine = self._line.pop(index)
+        self._take(machine, pod)
         self._measures[machine] = measure - size
         insort(self._line, (measure - size, machine))
-        self._take(machine, pod)
         return machine
 
     def _allowed(self, machine: int, limits: Iterable[tuple[int, int]]) -> bool:
@@ -151,9 +151,8 @@ class _Run:
         return all(there[tag] + shown[machine, tag] <= most for tag, most in limits)
 
     def _take(self, machine: int, pod: Pod) -> None:
-        free = self._own.get(machine)
-        if free is None:
-            free = self._own[machine] = list(self._all_free[machine])
+        free = self._free[machine] if machine in self._measures else list(self._free[machine])
+        self._free[machine] = free
         for resource, amount in pod.kind.asks:
             free[resource] -= amount
         for tag in pod.kind.shows:

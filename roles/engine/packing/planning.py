@@ -93,7 +93,7 @@ def _refused(shape: Shape, found: Found) -> dict[int, list[Pod]]:
     listed += [(pod.raw, shape.machines[found.places[pod.number]].name) for pod in moved]
     if not moved:
         return {}
-    verdicts = Trial(replace(shape.view, nodes=nodes), goes).moves(listed)
+    verdicts = Trial(replace(shape.view, nodes=nodes), goes, shape.world.held).moves(listed)
     refused: dict[int, list[Pod]] = {}
     for pod, verdict in zip([*waiting, *moved], verdicts, strict=True):
         if verdict.state != "fits" and not pod.free:

@@ -15,7 +15,7 @@ from roles.engine.kube import Object, full_name, is_ending, matching, namespace_
 from roles.engine.kube.fields import labels_of, spec_of, status_of, volumes_of
 from roles.engine.kube.selectors import LabelSelector, label_selector
 from roles.engine.packing.model import HOSTNAME, Cause, Machine, Problem
-from roles.engine.placement import ClusterView, Held, World, claims_of, constraints, terms, where
+from roles.engine.placement import ClusterView, Held, Trial, World, claims_of, constraints, terms
 
 #: What is about as much: a machine has 4 GiB and 8 pods for each core.
 _BYTES_PER_MILLICORE = 4 * 2**30 // 1000
@@ -78,6 +78,7 @@ class Shape:
         self.machines = problem.machines
         self.view = _whole_view(problem)
         self.world = World(self.view)
+        self._empty = Trial(replace(self.view, pods=()))
         self.numbers = {one.name: number for number, one in enumerate(self.machines)}
         self.pods: list[Pod] = []
         self.by_machine: list[list[Pod]] = [[] for _ in self.machines]
@@ -117,7 +118,9 @@ class Shape:
         return [found.get(resource, 0) for resource in self._resources]
 
     def _asks(self, held: Held) -> tuple[tuple[int, int], ...]:
-        return tuple((self._resources.setdefault(resource, len(self._resources)), amount) for resource, amount in held.asked if amount > 0)
+        asked = [(self._resources.setdefault(resource, len(self._resources)), amount) for resource, amount in held.asked if amount > 0]
+        # The number of pods, which is seldom what a machine lacks, is looked at last.
+        return (*asked[1:], asked[0])
 
     def _add(self, held: Held) -> None:
         home = self.numbers[next(iter(held.nodes))]
@@ -168,7 +171,7 @@ class Shape:
         rules = [one.get("restartPolicyRules") for part in ("containers", "initContainers") for one in spec.get(part) or ()]
         key = repr((matching.asked_of_nodes(pod), odd and (odd, pods.namespace(pod)), [spec.get(part) for part in parts], any(rules)))
         if key not in self._suits:
-            found = where(_alone(pod), replace(self.view, pods=()))
+            found = self._empty.where(_alone(pod))
             closed = self.problem.closed | self.problem.must_go
             on = frozenset(self.numbers[name] for name in found.on if name not in closed)
             self._suits[key] = None if len(on) == len(self.machines) else on

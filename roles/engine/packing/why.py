@@ -88,7 +88,8 @@ class _Judge:
         """The cluster after the plan."""
         shape, found = self._shape, self._found
         nodes = [one.node for number, one in enumerate(shape.machines) if not one.off or number in found.on]
-        trial = Trial(replace(shape.view, nodes=nodes), {one.name for number, one in enumerate(shape.machines) if number not in found.on})
+        goes = {one.name for number, one in enumerate(shape.machines) if number not in found.on}
+        trial = Trial(replace(shape.view, nodes=nodes), goes, shape.world.held)
         trial.moves((shape.pods[number].raw, shape.machines[machine].name) for number, machine in found.places.items())
         return trial
 

@@ -85,7 +85,7 @@ def forecast(
     if it fits by both. Raises ValueError if an amount cannot be read.
     """
     of = list(of)
-    holds = {full_name(pod): resources.in_units(resources.requests(pod, View.RUNNING)) for pod in of}
+    holds = {full_name(pod): resources.in_units(pod, View.RUNNING) for pod in of}
     new = allocatable(after, node)
     under = pressures_of(node) if pressures is None else pressures
     now = {name: units(name, amount) for name, amount in listed(status_of(node).get("allocatable")).items()}
@@ -216,8 +216,8 @@ def _ports(pod: Object, at_least: Iterable[Object], at_most: Iterable[Object]) -
     return []
 
 
-def _asked(pod: Object) -> dict[str, int]:
+def _asked(pod: Object) -> Amounts:
     """What a starting kubelet asks room for: the pod's allocation. If its status does not have that, the most of spec and what its
     containers run with. Raises ValueError."""
     known = all("allocatedResources" in state for state in pods.container_states(pod) if "resources" in state)
-    return resources.in_units(resources.requests(pod, View.ALLOCATED if known else View.RUNNING))
+    return resources.in_units(pod, View.ALLOCATED if known else View.RUNNING)

@@ -93,10 +93,14 @@ def place_all(of: Iterable[Object], view: ClusterView, without: Collection[str] 
 
 
 class Trial:
-    """Pods on nodes that are named for them. Errors as `where`."""
+    """Pods on nodes that are named for them. `known`: as for a World. Errors as `where`."""
 
-    def __init__(self, view: ClusterView, without: Collection[str] = ()) -> None:
-        self._world = World(view, without)
+    def __init__(self, view: ClusterView, without: Collection[str] = (), known: Mapping[str, Held] | None = None) -> None:
+        self._world = World(view, without, known)
+
+    def where(self, pod: Object) -> Placement:
+        """Where a pod can run that is none of the view."""
+        return assess(pod, self._world)
 
     def moves(self, moves: Iterable[tuple[Object, str]], *, undo: bool = False) -> list[Verdict]:
         """Whether each pod can run on its node, when they are recreated one after the other in this order, each placed before the next one
@@ -284,7 +288,7 @@ def assess(pod: Object, world: World, rooms: Collection[Room] = ()) -> Placement
     if volumes.no:
         return Placement(name, "nowhere", {room.name: Verdict("no") for room in rooms}, tuple(volumes.no))
     spread = Spread(pod, world)
-    requested, ports = resources.in_units(resources.requests(pod, View.SPEC)), pods.host_ports(pod)
+    requested, ports = resources.in_units(pod, View.SPEC), pods.host_ports(pod)
     asked = [(resource, amount) for resource, amount in {"pods": 1, **requested}.items() if amount > 0]
     judges = [one for one in (affinity, spread, volumes) if not one.idle]
     suits = world.suits(pod)
@@ -363,15 +367,18 @@ def _check_node(suits: Suits, room: Room, found: Findings) -> None:
 
 def _has_room(asked: Sequence[tuple[str, int]], room: Room) -> bool:
     """Wherever other pods go."""
-    return all(amount <= room.allocatable.get(resource, 0) - room.most.get(resource, 0) for resource, amount in asked)
+    spare = room.spare
+    for resource, amount in asked:
+        if amount > spare.get(resource, 0):
+            return False
+    return True
 
 
 def _check_resources(asked: Sequence[tuple[str, int]], room: Room, found: Findings) -> None:
     for resource, amount in asked:
-        have = room.allocatable.get(resource, 0)
-        if amount <= have - room.most.get(resource, 0):
+        if amount <= room.spare.get(resource, 0):
             continue
-        left = max(0, have - room.used.get(resource, 0))
+        left = max(0, room.left.get(resource, 0))
         if amount > left:
             found.no.append(f"{resource}: {shown(resource, amount)} requested, {shown(resource, left)} left")
         else:
@@ -418,7 +425,7 @@ def _cannot_fill(loose: Collection[Held], ports: frozenset[pods.Port], needed: M
 
 def _beyond(room: Room, asked: Mapping[str, int]) -> dict[str, int]:
     """What others need of a node so that the pod has no room there."""
-    return {resource: room.allocatable.get(resource, 0) - room.used.get(resource, 0) - amount + 1 for resource, amount in asked.items()}
+    return {resource: room.left.get(resource, 0) - amount + 1 for resource, amount in asked.items()}
 
 
 def _too_small(ports: frozenset[pods.Port], rooms: Sequence[Room], needed: Mapping[Room, Mapping[str, int]]) -> bool:

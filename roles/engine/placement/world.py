@@ -7,7 +7,7 @@ judged then must hold wherever they are. All other pods are *certain*.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -20,7 +20,11 @@ from roles.engine.kube.resources import View
 from roles.engine.kube.selectors import LabelSelector, label_selector
 from roles.engine.placement.storage import HOSTNAME, Attachment, Storage, attachments, driver_of
 
+_S = TypeVar("_S")
 _T = TypeVar("_T")
+#: A namespace ("": any), a key and its value.
+Label = tuple[str, str, str]
+_ANY: Label = ("", "", "")
 
 
 @dataclass(frozen=True)
@@ -128,8 +132,8 @@ class Held:
         return full_name(self.pod)
 
     @cached_property
-    def requests(self) -> dict[str, int]:
-        return resources.in_units(resources.requests(self.pod, View.SCHEDULED))
+    def requests(self) -> amounts.Amounts:
+        return resources.in_units(self.pod, View.SCHEDULED)
 
     @cached_property
     def asked(self) -> tuple[tuple[str, int], ...]:
@@ -154,6 +158,12 @@ class Held:
         return sum("ephemeral" in volume for volume in volumes_of(self.pod))
 
 
+def _rarest(selectors: Iterable[LabelSelector], among: Mapping[Label, Sized], namespace: str = "") -> Label:
+    """Of the labels that all have which these selectors match, the one with the least behind it; _ANY if they ask for none."""
+    labels = [(namespace, *pair) for selector in selectors for pair in selector.pairs]
+    return min(labels, key=lambda label: len(among.get(label, ())), default=_ANY)
+
+
 def likeness(pod: Object) -> Likeness:
     return (pods.namespace(pod), frozenset(labels_of(pod).items()), terms(pod, "podAntiAffinity"), is_ending(pod))
 
@@ -171,15 +181,16 @@ SUITS: Suits = (None, "")
 
 @dataclass(eq=False)
 class Room:
-    """A node, and what the pods on it hold: for sure (`used`), and at most (`most`). `out`: it is to be left. `loose`: the pods that may be
-    there."""
+    """A node, and what its pods leave of it: those that are there for sure (`left`), and all that may be (`spare`); less than nothing if
+    they request more than it has. `out`: it is to be left. `loose`: the pods that may be there."""
 
     node: Object
     out: bool
-    used: dict[str, int] = field(default_factory=dict)
-    most: dict[str, int] = field(default_factory=dict)
     held: dict[Held, None] = field(default_factory=dict)
     loose: dict[Held, None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.left, self.spare = dict(self.allocatable), dict(self.allocatable)
 
     @cached_property
     def name(self) -> str:
@@ -206,6 +217,10 @@ class Room:
     def ready(self) -> bool:
         return is_ready(self.node)
 
+    def requested(self, resource: str) -> int:
+        """At most, by all pods that may be there."""
+        return self.allocatable.get(resource, 0) - self.spare.get(resource, 0)
+
     def add(self, held: Held) -> None:
         self._count(held, 1)
         self.held[held] = None
@@ -218,23 +233,27 @@ class Room:
         self.loose.pop(held, None)
 
     def _count(self, held: Held, sign: int) -> None:
-        for counter in (self.used, self.most) if held.certain else (self.most,):
-            for resource, amount in held.asked:
-                counter[resource] = counter.get(resource, 0) + sign * amount
+        spare, left = self.spare, self.left if held.certain else {}
+        for resource, amount in held.asked:
+            spare[resource] = spare.get(resource, 0) - sign * amount
+            left[resource] = left.get(resource, 0) - sign * amount
 
 
 class World:
-    """The nodes and pods of a view. `without`: the nodes to leave; they stay in the cluster, cordoned."""
+    """The nodes and pods of a view. `without`: the nodes to leave; they stay in the cluster, cordoned. `known`: of the same pods, what was
+    read of them already."""
 
-    def __init__(self, view: ClusterView, without: Collection[str] = ()) -> None:
+    def __init__(self, view: ClusterView, without: Collection[str] = (), known: Mapping[str, Held] | None = None) -> None:
         self.view = view
         self.rooms = {name_of(node): Room(node, name_of(node) in without) for node in view.nodes}
         self.held: dict[str, Held] = {}
         self.alike: dict[Likeness, Alike] = {}
-        #: Those with an anti-affinity, in the same order.
-        self._hostile: list[Alike] = []
-        #: What has been found among the first of them: found again for those that came later only.
-        self._found: dict[object, tuple[list[Any], int]] = {}
+        #: The same by namespace and label; all of them by ("", "", "").
+        self._labelled: dict[Label, list[Alike]] = {}
+        #: The terms of their anti-affinity, each by one label that it asks for, in any namespace: the pods that it is about have it.
+        self._hostile: dict[Label, list[tuple[Alike, Term]]] = {}
+        #: What has been found among the first of some of them: found again for those that came later only.
+        self._found: dict[object, tuple[list[Any], dict[Label, int]]] = {}
         #: What has come and gone: the pods, and whether a node that is not left has more room since.
         self.changes: list[tuple[Alike, bool]] = []
         self._users: dict[str, dict[str, Held]] = {}
@@ -246,8 +265,10 @@ class World:
         self.namespaces = None if view.namespaces is None else {name_of(one): labels_of(one) for one in view.namespaces}
         for pod in view.pods:
             node = node_of(pod)
-            if not pods.is_over(pod) and node in self.rooms:
-                self.put(Held(pod, frozenset({node}), not is_ending(pod)))
+            if node in self.rooms and not pods.is_over(pod):
+                held = known.get(full_name(pod)) if known is not None else None
+                self.put(held if held is not None and held.pod is pod else Held(pod, frozenset((node,)), not is_ending(pod)))
+        self.changes.clear()
 
     @cached_property
     def drivers(self) -> dict[str, dict[str, Mapping[str, Any]]]:
@@ -279,7 +300,7 @@ class World:
 
     def put(self, held: Held) -> None:
         """Also replaces where the pod was."""
-        self.take(held.pod)
+        self._take(held.name)
         self.held[held.name] = held
         for node in held.nodes:
             self.rooms[node].add(held)
@@ -290,7 +311,10 @@ class World:
             self._users.setdefault(claim, {})[held.name] = held
 
     def take(self, pod: Object) -> None:
-        found = self.held.pop(full_name(pod), None)
+        self._take(full_name(pod))
+
+    def _take(self, name: str) -> None:
+        found = self.held.pop(name, None)
         if found is not None:
             for node in found.nodes:
                 self.rooms[node].remove(found)
@@ -305,38 +329,47 @@ class World:
         if found is None:
             namespace, _, against, ending = held.likeness
             found = self.alike[held.likeness] = Alike(namespace, labels_of(held.pod), against, ending)
-            if against:
-                self._hostile.append(found)
+            for label in (_ANY, *((*place, *pair) for place in (("",), (namespace,)) for pair in found.labels.items())):
+                self._labelled.setdefault(label, []).append(found)
+            for term in against:
+                self._hostile.setdefault(_rarest([term.selector], self._hostile), []).append((found, term))
         return found
 
-    def _all(self, key: object, of: Callable[[Alike], Iterable[_T]], among: Collection[Alike] | None = None) -> list[_T]:
-        """What `of` finds among all pods that are alike, or some of these that only become more; `key`: what it depends on."""
-        found, seen = self._found.get(key, ([], 0))
-        among = self.alike.values() if among is None else among
-        if seen < len(among):
-            found.extend(one for alike in islice(among, seen, None) for one in of(alike))
-            self._found[key] = (found, len(among))
+    def _all(self, key: object, of: Callable[[_S], _T | None], among: Mapping[Label, list[_S]], labels: Iterable[Label]) -> list[_T]:
+        """What `of` finds behind these labels, as they were when it was first asked for; `key`: what it depends on."""
+        found, seen = self._found.setdefault(key, ([], dict.fromkeys(labels, 0)))
+        for label, number in seen.items():
+            listed = among.get(label, ())
+            if number < len(listed):
+                found.extend(one for each in islice(listed, number, None) if (one := of(each)) is not None)
+                seen[label] = len(listed)
         return found
 
     def near(self, wanted: tuple[Term, ...]) -> list[Alike]:
         """The pods that all of these terms are about."""
-        return self._all(wanted, lambda alike: [alike] if all(self.is_about(term, alike) for term in wanted) else [])
+
+        def is_near(alike: Alike) -> Alike | None:
+            return alike if all(self.is_about(term, alike) for term in wanted) else None
+
+        return self._all(wanted, is_near, self._labelled, [_rarest([term.selector for term in wanted], self._labelled)])
 
     def selected(self, namespace: str, selector: LabelSelector) -> list[Alike]:
         """The pods of a namespace, without those being deleted, that a selector matches."""
-        return self._all(
-            (namespace, selector),
-            lambda one: [one] if one.namespace == namespace and not one.ending and selector.matches(one.labels) else [],
-        )
+
+        def is_selected(alike: Alike) -> Alike | None:
+            return alike if alike.namespace == namespace and not alike.ending and selector.matches(alike.labels) else None
+
+        return self._all((namespace, selector), is_selected, self._labelled, [_rarest([selector], self._labelled, namespace)])
 
     def against(self, pod: Object) -> list[tuple[Alike, Term, bool]]:
         """The pods whose anti-affinity is about this one, with its term; False: it may be, since its namespaces' labels are not known."""
         namespace, labels, _, _ = likeness(pod)
-        return self._all(
-            ("against", namespace, labels),
-            lambda alike: [(alike, term, covered is True) for term in alike.against if (covered := self.covers(term, pod)) is not False],
-            self._hostile,
-        )
+
+        def is_against(one: tuple[Alike, Term]) -> tuple[Alike, Term, bool] | None:
+            covered = self.covers(one[1], pod)
+            return (*one, covered is True) if covered is not False else None
+
+        return self._all(("against", namespace, labels), is_against, self._hostile, [_ANY, *(("", *pair) for pair in labels)])
 
     def is_about(self, term: Term, alike: Alike) -> bool | None:
         """As `covers`, of all pods that are alike."""

@@ -77,7 +77,7 @@ def _pod(dice: Random, name: str, on: str, wants: Sequence[str]) -> dict[str, An
 
 
 def asks(one: Any) -> dict[str, int]:
-    return {"pods": 1, **resources.in_units(resources.requests(one, resources.View.SPEC))}
+    return {"pods": 1, **resources.in_units(one, resources.View.SPEC)}
 
 
 def room(one: Machine) -> dict[str, int]:
