@@ -79,7 +79,7 @@ class Situation:
         for pod in self.keeper.live.of("Pod"):
             if pods.is_alive(pod) and not pods.stays_in_a_drain(pod):
                 found["pods"] += 1
-                for name, amount in resources.in_units(resources.requests(pod, View.SPEC)).items():
+                for name, amount in resources.in_units(pod, View.SPEC).items():
                     found[name] = found.get(name, 0) + amount
         return found
 

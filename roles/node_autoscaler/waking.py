@@ -80,7 +80,7 @@ def choose(view: ClusterView, pending: Sequence[Object], sleepers: Sequence[Slee
 
 def _urgency(pod: Object) -> tuple[int, tuple[int, ...], str]:
     """Higher priorities first, then larger pods."""
-    asked = resources.in_units(resources.requests(pod, View.SPEC))
+    asked = resources.in_units(pod, View.SPEC)
     return -pods.priority(pod), tuple(-asked.get(name, 0) for name in ("cpu", "memory")), full_name(pod)
 
 

@@ -296,8 +296,10 @@ def assess(pod: Object, world: World, rooms: Collection[Room] = ()) -> Placement
     local: list[Room] = []
     only_room = not (unknown or judges or volumes.unsure or ports)
     for room in rooms:
-        if only_room and room.ready and suits[room.name] == SUITS and _has_room(asked, room):
-            nodes[room.name] = _FITS
+        if only_room and room.ready and suits[room.name] == SUITS:
+            verdict = nodes[room.name] = _by_room(asked, room)
+            if verdict.state == "unsure" and not room.out:
+                local.append(room)
             continue
         found = Findings(unknown=list(unknown))
         _check_node(suits[room.name], room, found)
@@ -365,13 +367,17 @@ def _check_node(suits: Suits, room: Room, found: Findings) -> None:
         found.unsure.append("its kubelet is not ready")
 
 
-def _has_room(asked: Sequence[tuple[str, int]], room: Room) -> bool:
-    """Wherever other pods go."""
+def _by_room(asked: Sequence[tuple[str, int]], room: Room) -> Verdict:
+    """If nothing else decides. Most pods have room on most nodes, wherever others go."""
     spare = room.spare
     for resource, amount in asked:
         if amount > spare.get(resource, 0):
-            return False
-    return True
+            break
+    else:
+        return _FITS
+    found = Findings()
+    _check_resources(asked, room, found)
+    return found.verdict()
 
 
 def _check_resources(asked: Sequence[tuple[str, int]], room: Room, found: Findings) -> None:
