@@ -5,6 +5,7 @@ kubernetes 1.36, pkg/controller/disruption/disruption.go: finders, getPodDeploym
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -81,9 +82,19 @@ class DisruptionObjects(ObservedObjects):
         ref = owner_ref(pod)
         if ref is None:
             return None
+        if ref not in self._scaled:
+            self._scaled[ref] = self._controller(ref)
+        return self._scaled[ref] or self._other(pod, ref)
+
+    @functools.cached_property
+    def _scaled(self) -> dict[OwnerRef, Controller | None]:
+        """Of what was asked for already."""
+        return {}
+
+    def _controller(self, ref: OwnerRef) -> Controller | None:
         found = self.meant(ref) if ref.kind in _SCALED else None
         if found is None:
-            return self._other(pod, ref)
+            return None
         above = owner_ref(found) if ref.kind == "ReplicaSet" else None
         deployment = self.meant(above) if above is not None and above.kind == "Deployment" else None
         # A ReplicaSet whose Deployment is gone counts by itself.

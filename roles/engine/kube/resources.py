@@ -54,16 +54,16 @@ def in_units(pod: Object, view: View) -> Amounts:
 
 def _asks(pod: Object, view: View) -> str:
     """All that `requests` reads of a pod, as text."""
-    spec, status = pod["spec"], pod.get("status") or {}
-    found = [
-        spec.get("overhead"),
-        spec.get("resources"),
-        *([(one.get("name"), one.get("resources"), one.get("restartPolicy")) for one in spec.get(part) or ()] for part in _CONTAINERS),
-    ]
-    if view is not View.SPEC:
-        found += [[(one.get("name"), one.get("allocatedResources"), one.get("resources")) for one in container_states(pod)]]
+    spec, status = pod["spec"], status_of(pod)
+    found: list[object] = [spec.get("overhead"), spec.get("resources")]
+    for part in _CONTAINERS:
+        for one in spec.get(part) or ():
+            found.append((part, one.get("name"), one.get("resources"), one.get("restartPolicy")))
+    for one in container_states(pod) if view is not View.SPEC else ():
+        found.append((one.get("name"), one.get("allocatedResources"), one.get("resources")))
     if view is View.SCHEDULED:
-        found += [*(status.get(part) for part in _OF_STATUS), _is_infeasible(pod)]
+        found += [(part, status[part]) for part in _OF_STATUS if part in status]
+        found.append(_is_infeasible(pod))
     return repr(found)
 
 

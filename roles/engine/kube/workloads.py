@@ -38,7 +38,7 @@ GROUPS = {
 
 def is_known(ref: OwnerRef) -> bool:
     """An owner of a kind of Kubernetes itself."""
-    return ref.group in GROUPS.get(ref.kind, ())
+    return ref.kind in GROUPS and ref.group in GROUPS[ref.kind]
 
 
 def namespaced(path: str, namespace: str) -> str:
@@ -85,19 +85,29 @@ class ObservedObjects:
         """The object that a reference means: whoever creates a pod writes its owners, so group, kind, namespace, name and UID must agree.
         (pkg/controller/disruption/disruption.go: verifyGroupKind, getPodReplicaSet.)"""
         kind, item = self._by_uid.get(ref.uid, ("", None)) if ref is not None else ("", None)
-        same = item is not None and ref is not None and kind == ref.kind and namespace_and_name(item) == (ref.namespace, ref.name)
-        return item if same and ref is not None and is_known(ref) else None
+        if ref is None or item is None or kind != ref.kind:
+            return None
+        return item if namespace_and_name(item) == (ref.namespace, ref.name) and is_known(ref) else None
 
     def creator(self, item: Object) -> OwnerRef | None:
         """What creates a pod: its controller, or what controls its ReplicaSet or Job; the same of these."""
         ref = owner_ref(item)
-        between = self.meant(ref) if ref is not None and ref.kind in ("ReplicaSet", "Job") else None
-        return (owner_ref(between) if between is not None else None) or ref
+        if ref is None or ref.kind not in ("ReplicaSet", "Job"):
+            return ref
+        if ref not in self._creators:
+            between = self.meant(ref)
+            self._creators[ref] = (owner_ref(between) if between is not None else None) or ref
+        return self._creators[ref]
 
     def top(self, item: Object) -> str:
         """UID of the Deployment, StatefulSet or DaemonSet at the end of the chain of controllers; "" without a controller."""
         found = self.creator(item)
         return found.uid if found is not None else ""
+
+    @functools.cached_property
+    def _creators(self) -> dict[OwnerRef, OwnerRef]:
+        """Of what was asked for already: all pods of a ReplicaSet or Job have the same."""
+        return {}
 
     @functools.cached_property
     def _by_uid(self) -> dict[str, tuple[str, Object]]:

@@ -197,6 +197,11 @@ class Room:
         return name_of(self.node)
 
     @cached_property
+    def alone(self) -> frozenset[str]:
+        """Where a pod may be that is on this node."""
+        return frozenset((self.name,))
+
+    @cached_property
     def labels(self) -> Mapping[str, str]:
         return labels_of(self.node)
 
@@ -267,7 +272,7 @@ class World:
             node = node_of(pod)
             if node in self.rooms and not pods.is_over(pod):
                 held = known.get(full_name(pod)) if known is not None else None
-                self.put(held if held is not None and held.pod is pod else Held(pod, frozenset((node,)), not is_ending(pod)))
+                self.put(held if held is not None and held.pod is pod else Held(pod, self.rooms[node].alone, not is_ending(pod)))
         self.changes.clear()
 
     @cached_property
