@@ -19,6 +19,8 @@ LANES ?= $(ALL)
 RECORD = $(if $(filter record,$(DURATIONS)),--durations-record)
 # What `make bench` measures: numbers of hosts, round trips in ms, jobs, tools, runs of each (tests/benchmarks/README.md).
 HOSTS ?= 10,100
+# Of the clusters that plans are made for.
+NODES ?= 100,200,500,1000
 LATENCY ?= 10
 JOBS ?= status,plan
 WITH ?= daytwo,ansible
@@ -95,7 +97,8 @@ lab-metrics: lab ## the lab with what metrics-server needs: its image, built onc
 lab-down: $(READY) ## remove everything that the labs of this checkout made
 	@$(PYTHON) -m tests.lab down --all
 
-bench: $(READY) ## daytwo and Ansible with many simulated hosts on this machine (tests/benchmarks/README.md)
+bench: $(READY) ## what plans cost by the size of the cluster; daytwo and Ansible with many simulated hosts on this machine (tests/benchmarks/README.md)
+	@$(PYTHON) -m tests.benchmarks plans --nodes $(NODES)
 	@$(PYTHON) -m tests.benchmarks run --hosts $(HOSTS) --latency $(LATENCY) --jobs $(JOBS) --with $(WITH) --runs $(RUNS) --replay $(REPLAY)
 
 vagrant-up: $(READY) ## real virtual machines, cp1 and w1, with their own kernels (tests/vagrant/README.md)

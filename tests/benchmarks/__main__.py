@@ -1,4 +1,4 @@
-"""python -m tests.benchmarks run [...] | steps | relay | publish FILE... | up N | down | status"""
+"""python -m tests.benchmarks run [...] | plans | steps | relay | publish FILE... | up N | down | status"""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.benchmarks import bench, relay, steps
+from tests.benchmarks import bench, plans, relay, steps
 from tests.benchmarks.jobs import JOBS, command
 from tests.benchmarks.publish import publish
 from tests.benchmarks.world import ROOT, BenchError, World, say
@@ -35,6 +35,9 @@ def _parser() -> argparse.ArgumentParser:
     up = verbs.add_parser("up", help="make hosts, and leave them there")
     up.add_argument("count", type=int)
     up.add_argument("--latency", type=float, default=0.0)
+    planning = verbs.add_parser("plans", help="what plans cost by the size of the cluster; writes the table of docs/scale.md")
+    planning.add_argument("--nodes", type=_numbers, default=[100, 200, 500, 1000])
+    planning.add_argument("--runs", type=int, default=3)
     profile = verbs.add_parser("steps", help="where the time of a short run goes")
     profile.add_argument("--hosts", type=int, default=10)
     profile.add_argument("--latency", type=float, default=10.0)
@@ -69,6 +72,10 @@ def main() -> int:
                 world.up(given.count)
                 world.delay(given.latency)
                 say(f"ssh -F {world.ssh_config} w1; pyinfra {world.inventory} deploys/status.py -y")
+            case "plans":
+                rows = plans.measure(given.nodes, given.runs)
+                plans.write(rows)
+                print("\n".join(plans.lines(rows)))
             case "steps":
                 try:
                     world.up(given.hosts)

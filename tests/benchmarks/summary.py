@@ -98,10 +98,11 @@ def tables(medians: Medians) -> dict[str, list[str]]:
 
 
 def page(old: str, medians: Medians) -> str:
-    """docs/scale.md with the tables of these medians, each between `<!-- table: NAME -->` and `<!-- end -->`."""
+    """docs/scale.md with the tables of these medians, each between `<!-- table: NAME -->` and `<!-- end -->`. That of plans has its own
+    measurement."""
     made = tables(medians)
 
     def filled(found: re.Match[str]) -> str:
-        return "\n".join([found[1], *made[found[2]], found[3]])
+        return "\n".join([found[1], *made[found[2]], found[3]]) if found[2] in made else found[0]
 
     return re.sub(r"(<!-- table: (\w+) -->)\n.*?(<!-- end -->)", filled, old, flags=re.DOTALL)

@@ -21,11 +21,11 @@ from roles.engine.outage.model import DrainConsents, PodFate
 from roles.engine.outage.places import cluster_view, passing_taints, replacement
 from roles.engine.outage.reading import MORE_KINDS, with_schedulers
 from roles.engine.outage.waves import in_order
-from roles.engine.placement import Outcome, Placement, place_all
+from roles.engine.placement import Outcome, Placement, World, place_all
 from roles.engine.timeouts import API_WAIT
 
 #: Checks of a pod against a node, in all: some seconds. Of a large cluster, only the nodes with the most pods of budgets are judged.
-MOST_CHECKS = 60_000
+MOST_CHECKS = 300_000
 _FEW_NODES, _FEW_REASONS = 5, 2
 _KINDS = ("Node", "Namespace")
 _OF_VOLUMES = ("PersistentVolumeClaim", "PersistentVolume", "CSIDriver", "CSINode", "VolumeAttachment")
@@ -91,6 +91,7 @@ def _judged(
     """What was found, by budget, and how many of these nodes were judged. Raises ValueError."""
     judge = Judge.of(live, states, DrainConsents(allow_local_data=True, allow_unmanaged=True), now)
     view = cluster_view(live)
+    known = World(view).held
     wanted = frozenset(nodes)
     there: dict[str, list[PodFate]] = {}
     for pod in live.of("Pod"):
@@ -104,7 +105,7 @@ def _judged(
         if checks > MOST_CHECKS and number:
             return found, number
         new = [replacement(one.pod, judge.workloads)[0] for one in moving]
-        places = place_all(new, view, [node])
+        places = place_all(new, view, [node], known)
         for one, place, waits in zip(moving, places, passing_taints(new, places, view, [node]), strict=True):
             for key in one.budgets if f"Pod {one.name}" not in said else ():
                 found.setdefault(key, _Found()).add(node, place, waits)

@@ -19,7 +19,7 @@ from roles.engine.placement.findings import Findings, Verdict
 from roles.engine.placement.profiles import DEFAULT
 from roles.engine.placement.topology import Affinity, Spread, constraints
 from roles.engine.placement.volumes import Volumes
-from roles.engine.placement.world import SUITS, Alike, ClusterView, Held, Room, Suits, World, terms
+from roles.engine.placement.world import SUITS, Alike, Asked, ClusterView, Held, Room, Suits, World, terms
 
 Outcome = Literal["fits", "unsure", "nowhere", "not judged"]
 _ANY_ORDER = "it depends on where other pods go"
@@ -83,13 +83,15 @@ def where(pod: Object, view: ClusterView, without: Collection[str] = ()) -> Plac
     return place_all([pod], view, without)[0]
 
 
-def place_all(of: Iterable[Object], view: ClusterView, without: Collection[str] = ()) -> list[Placement]:
+def place_all(
+    of: Iterable[Object], view: ClusterView, without: Collection[str] = (), known: Mapping[str, Held] | None = None
+) -> list[Placement]:
     """Where each of many pods can run if they are recreated one after the other in this order, each placed before the next one leaves its
     node. A placed pod takes its room wherever it may be; a pod that is not placed waits, and comes before the pods after it.
 
-    Shapes and errors as `where`; the list is in the order of `of`.
+    Shapes and errors as `where`; the list is in the order of `of`; `known`: as for a World.
     """
-    return _Run(list(of), view, without).results()
+    return _Run(list(of), view, without, known).results()
 
 
 class Trial:
@@ -125,9 +127,9 @@ class Trial:
 class _Run:
     """One sequence of pods."""
 
-    def __init__(self, of: Sequence[Object], view: ClusterView, without: Collection[str]) -> None:
+    def __init__(self, of: Sequence[Object], view: ClusterView, without: Collection[str], known: Mapping[str, Held] | None) -> None:
         self._of = of
-        self._world = World(view, without)
+        self._world = World(view, without, known)
         self._found: dict[int, Placement] = {}
         self._seen: dict[int, int] = {}
         self._matters: dict[tuple[int, Alike], bool] = {}
@@ -418,14 +420,18 @@ def some_is_free(asked: Mapping[str, int], ports: frozenset[pods.Port], rooms: S
 
 
 def _cannot_fill(loose: Collection[Held], ports: frozenset[pods.Port], needed: Mapping[Room, Mapping[str, int]]) -> bool:
-    """By the node, what each of the pods could take of it."""
+    """By the node, what each of the pods could take of it. Pods that ask for the same take the same."""
     shares: dict[Held, float] = dict.fromkeys(loose, 0.0)
     fewest = 0
     for room, lacks in needed.items():
         holds_port = {held for held in room.loose if ports and pods.shared_port(ports, held.ports)}
+        counted = Counter(held.asked for held in room.loose)
+        sizes = {asked: _share(dict(asked), lacks) for asked in counted}
         for held in room.loose:
-            shares[held] = max(shares[held], 1.0 if held in holds_port else _share(held, lacks))
-        fewest += 1 if holds_port else min(_how_many(list(room.loose), resource, amount) for resource, amount in lacks.items())
+            size = 1.0 if held in holds_port else sizes[held.asked]
+            if size > shares[held]:
+                shares[held] = size
+        fewest += 1 if holds_port else min(_how_many(counted, resource, amount) for resource, amount in lacks.items())
     return len(shares) < fewest or sum(shares.values()) < len(needed) * (1 - 1e-9)
 
 
@@ -443,22 +449,20 @@ def _too_small(ports: frozenset[pods.Port], rooms: Sequence[Room], needed: Mappi
         return True
     lacks = {resource: min(needed[room][resource] for room in rooms) for resource in needed[rooms[0]]}
     by_size = Counter(held.asked if not (ports and held.ports) else () for held in loose)
-    sizes = {held.asked: _share(held, lacks) for held in loose} | {(): 1.0}
+    sizes = {asked: _share(dict(asked), lacks) for asked in by_size if asked} | {(): 1.0}
     return sum(count * sizes[asked] for asked, count in by_size.items()) < len(rooms) * (1 - 1e-9)
 
 
-def _share(held: Held, needed: Mapping[str, int]) -> float:
-    return min(1.0, max(_amount(held, resource) / amount for resource, amount in needed.items()))
+def _share(asked: Mapping[str, int], needed: Mapping[str, int]) -> float:
+    return min(1.0, max(asked.get(resource, 0) / amount for resource, amount in needed.items()))
 
 
-def _amount(held: Held, resource: str) -> int:
-    return 1 if resource == "pods" else held.requests.get(resource, 0)
-
-
-def _how_many(loose: Sequence[Held], resource: str, amount: int) -> int:
+def _how_many(loose: Mapping[Asked, int], resource: str, amount: int) -> int:
     """How many of these pods it takes at least to need this amount; more than there are if all are not enough."""
-    for number, requested in enumerate(sorted((_amount(held, resource) for held in loose), reverse=True), start=1):
-        amount -= requested
-        if amount <= 0:
-            return number
-    return len(loose) + 1
+    number = 0
+    for requested, count in sorted(((dict(asked).get(resource, 0), count) for asked, count in loose.items()), reverse=True):
+        if requested * count >= amount:
+            return number - (-amount // requested)
+        amount -= requested * count
+        number += count
+    return number + 1

@@ -81,6 +81,10 @@ def _term(pod: Object, term: Mapping[str, Any]) -> Term:
     return Term(str(term.get("topologyKey")), wanted, frozenset(own), selector)
 
 
+#: Amounts of resources that a pod takes.
+Asked = tuple[tuple[str, int], ...]
+_ITSELF = {"pods": 1}
+
 #: What pods of one workload share, as far as the place of another pod depends on it: namespace, labels, anti-affinity, being deleted.
 Likeness = tuple[str, frozenset[tuple[str, str]], tuple[Term, ...], bool]
 
@@ -136,9 +140,9 @@ class Held:
         return resources.in_units(self.pod, View.SCHEDULED)
 
     @cached_property
-    def asked(self) -> tuple[tuple[str, int], ...]:
+    def asked(self) -> Asked:
         """Its requests, and itself as one of the pods that a node can have."""
-        return (("pods", 1), *((resource, amount) for resource, amount in self.requests.items() if resource != "pods"))
+        return tuple({**_ITSELF, **self.requests, **_ITSELF}.items())
 
     @cached_property
     def ports(self) -> frozenset[pods.Port]:
