@@ -30,7 +30,7 @@ Limits = tuple[tuple[int, int], ...]
 class Kind:
     """Pods that ask for the same. `asks`: amounts by the number of the resource; `on`: the numbers of the machines that suit it, None for
     all; `limits`: how many pods of a tag may be on its host already; `shows`: the tags that it counts for;
-    `pinned`: it does not leave its domain of some topology key, which is more careful than a scheduler."""
+    `pinned`: only placement knows where else it may go, for what it and other pods want of each other."""
 
     asks: tuple[tuple[int, int], ...]
     on: frozenset[int] | None
@@ -71,10 +71,11 @@ class Stuck:
 
 class Shape:
     """`machines`: in the order of the problem. `room`: by machine, the amount of each resource that is free of pods that stay there for
-    good; `free`: of all its pods. `tags`: by machine, how many pods of each tag are there."""
+    good; `free`: of all its pods. `tags`: by machine, how many pods of each tag are there. `loose`: pods leave their domain, and those that
+    they want to be beside, as if placement allowed it. `is_careful`: there are such pods."""
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, *, loose: bool = False) -> None:
+        self.problem, self.loose, self.is_careful = problem, loose, False
         self.machines = problem.machines
         self.view = _whole_view(problem)
         self.world = World(self.view)
@@ -136,15 +137,16 @@ class Shape:
             return
         if is_ending(held.pod):
             return
-        why = wants.odd or self._why_stuck(held)
+        self.is_careful = self.is_careful or bool(wants.odd or wants.pins)
+        why = (None if self.loose else wants.odd) or self._why_stuck(held)
         if why is not None:
             self.stuck[home].append(why)
             return
-        on = self._pinned(self._suiting(held.pod), wants.pins, home)
+        on = self._pinned(self._suiting(held.pod), () if self.loose else wants.pins, home)
         if on is not None and not on - {home}:
             self.stuck[home].append(Stuck(namespace_and_name(held.pod), Cause.BOUND, "no other machine suits it"))
             return
-        key = (asks, on, wants.limits, wants.shows, bool(wants.pins))
+        key = (asks, on, wants.limits, wants.shows, bool(wants.pins or wants.odd))
         kind = self._kinds.setdefault(key, Kind(*key))
         pod = Pod(len(self.pods), kind, home, namespace_and_name(held.pod), held.pod)
         self.pods.append(pod)

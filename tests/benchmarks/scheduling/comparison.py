@@ -59,7 +59,8 @@ def view_of(cluster: Cluster) -> ClusterView:
 
 
 def _placed(cluster: Cluster, found: Sequence[Placement], loaded: Loaded, told: Told) -> bool:
-    """Each pod leaves its node, and gets another one before the next one leaves. True if all have one at the end."""
+    """Each pod leaves its node, and gets another one before the next one leaves. True if all have one at the end, and none was preempted
+    or has come back to a node that goes."""
     at_once = [loaded.move(pod) for pod in cluster.moving]
     late = [pod for pod, one in zip(cluster.moving, found, strict=True) if one.fits and one.after_others]
     with contextlib.suppress(TimeoutError):  # the scheduler tries again when a partner has come
@@ -68,7 +69,8 @@ def _placed(cluster: Cluster, found: Sequence[Placement], loaded: Loaded, told: 
     for one, first, last in zip(found, at_once, ended, strict=True):
         lost = last is None or is_ending(last)
         by_force = one.pod in loaded.preempting
-        scheduled = bool(node_of(last or {}) if one.after_others else first) and not lost and not by_force
+        on = node_of(last or {}) if one.after_others else first
+        scheduled = bool(on) and on not in cluster.without and not lost and not by_force
         told.pods[_answer(one), "scheduled" if scheduled else "left over"] += 1
         fact = f"on {first}" if first else f"on {node_of(last or {})} in the end" if node_of(last or {}) else "left over"
         text = f"seed {cluster.seed}: {one}; in fact: {fact}{', preempted' if lost else ''}{', preempts others' if by_force else ''}"
@@ -78,7 +80,7 @@ def _placed(cluster: Cluster, found: Sequence[Placement], loaded: Loaded, told: 
             told.wrong.append(text)
         elif scheduled and _answer(one) == "nowhere":
             told.careful.append(text)
-    return all(node_of(last or {}) for last in ended)
+    return not loaded.preempting and not {node_of(last or {}) for last in ended} & {"", *cluster.without}
 
 
 def _answer(one: Placement) -> str:
@@ -144,7 +146,7 @@ def _judge_plan(cluster: Cluster, planned: Plan, all_placed: bool, scheduler: Sc
                 told.wrong.append(f"seed {cluster.seed}: the plan moves {full_name(pod)} to {node}, which the scheduler refuses")
         loaded.restore([pod for pod, _ in moves])
         chosen = [loaded.move(pod) for pod, _ in moves]
-        if all(chosen):
+        if not {*chosen} & {"", *goes}:
             told.plans["plans whose pods all find a node of the scheduler's choice"] += 1
 
 

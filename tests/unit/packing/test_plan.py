@@ -147,6 +147,27 @@ def test_what_keeps_a_node(kept: Any, more: Any, cause: Cause | None) -> None:
     assert cause is None or found.why["a"].startswith(f"{cause.value}: ")
 
 
+@pytest.mark.parametrize(
+    "wants",
+    [
+        {"topologySpreadConstraints": spread(ZONE, app="db")},
+        {"affinity": affinity("podAntiAffinity", ZONE, "web")},
+        {"affinity": affinity("podAffinity", HOST, "near")},
+        {"affinity": affinity("podAffinity", ZONE, "near")},
+    ],
+)
+@pytest.mark.parametrize("cpu", ["100m", "1"])
+def test_a_pod_that_is_kept_near_or_far_from_others_moves_where_placement_confirms_it(wants: Any, cpu: str) -> None:
+    machines = (machine("a", zone="a"), machine("b", zone="b"), machine("c", zone="c"))
+    beside, other = owned("r", "a", "near", cpu="200m"), owned("q", "c", "web")
+    found = plan(Problem(machines, (owned("p", "a", "db", cpu=cpu, **wants), beside, other), keep={"b": "kept", "c": "kept"}))
+    assert found.goes == ("a",) and found.moves[name(beside)] in ("b", "c")
+    blocked = owned("s", "b", "web")
+    if "podAntiAffinity" in str(wants):
+        left = plan(Problem(machines, (owned("p", "a", "db", cpu=cpu, **wants), beside, other, blocked), keep={"b": "kept", "c": "kept"}))
+        assert left.goes == () and left.why["a"].startswith(f"{Cause.BOUND.value}: x/p: ")
+
+
 def test_a_cheaper_machine_is_woken_with_room_for_the_pods_of_daemon_sets() -> None:
     daemon = owned("d", "a", "agent", cpu="3")
     daemon["metadata"]["ownerReferences"][0] |= {"kind": "DaemonSet"}
