@@ -59,6 +59,9 @@ class _Draw:
         self._pods: list[Json] = []
         self._claims: list[Json] = []
         self._volumes: list[Json] = []
+        self._apps: list[str] = []
+        #: One node stays, and pods want to be near others: some find a place only after these.
+        self._tight = self._one_in(8)
         #: What is about free on each node: millicores, MiB, pods.
         self._free: dict[str, list[int]] = {}
 
@@ -67,7 +70,7 @@ class _Draw:
 
     def cluster(self) -> Cluster:
         dice = self._dice
-        self._nodes = [self._node(number) for number in range(dice.randint(3, 8))]
+        self._nodes = [self._node(number) for number in range(3 if self._tight else dice.randint(3, 8))]
         if self._one_in(3):
             self._daemons()
         wanted, workload = dice.randint(5, min(30, 5 * len(self._nodes))), 0
@@ -104,6 +107,9 @@ class _Draw:
             room[GPU] = dice.choice("124")
         taints = [dict(dice.choice(_TAINTS))] if self._one_in(4) else []
         ready, cordoned = not self._one_in(20), self._one_in(16)
+        if self._tight and not number:
+            self._free[name], taints, ready, cordoned = [0, 0, 0], [], True, False
+            room |= {"cpu": "8", "memory": "8Gi", "pods": "110"}
         if not ready and self._one_in(2):
             taints.append(_NOT_READY)
         return {
@@ -118,6 +124,8 @@ class _Draw:
 
     def _going(self) -> tuple[str, ...]:
         names = [one["metadata"]["name"] for one in self._nodes]
+        if self._tight:
+            return tuple(names[1:])
         return tuple(self._dice.sample(names, min(self._dice.choice((1, 1, 2, 3)), len(names) - 2)))
 
     # ---- pods
@@ -132,11 +140,12 @@ class _Draw:
 
     def _workload(self, number: int, replicas: int) -> None:
         dice = self._dice
-        namespace = dice.choice(("x", "x", "x", "y", "z"))
+        namespace = "x" if self._tight else dice.choice(("x", "x", "x", "y", "z"))
         labels = {"app": dice.choice(("web", "db", f"w{number}")), "tier": dice.choice("ab"), "rev": dice.choice("12")}
         spec, size = self._containers()
         self._wants_of_nodes(spec)
         self._wants_of_pods(spec, labels)
+        self._apps.append(labels["app"])
         self._rank(spec)
         shared = self._claim(f"w{number}", namespace) if self._one_in(10) else ""
         own_claims = not shared and self._one_in(8)
@@ -244,11 +253,13 @@ class _Draw:
 
     def _wants_of_pods(self, spec: Json, labels: Json) -> None:
         dice = self._dice
-        kinds = [kind for kind, number in (("podAffinity", 12), ("podAntiAffinity", 10)) if self._one_in(number)]
+        kinds = [kind for kind, number in (("podAffinity", 3 if self._tight else 12), ("podAntiAffinity", 10)) if self._one_in(number)]
         if kinds:
             wants = {}
             for kind in kinds:
                 term = self._term(labels)
+                if kind == "podAffinity" and self._apps and self._one_in(2):
+                    term = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": dice.choice(self._apps)}}}
                 if self._one_in(4):
                     wants[kind] = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 10, "podAffinityTerm": term}]}
                 else:
