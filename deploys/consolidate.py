@@ -5,6 +5,7 @@ pyinfra inventories/prod.py deploys/consolidate.py --dry
 pyinfra inventories/prod.py deploys/consolidate.py --data nodes=w4,w5 --data max_moves=20 --dry
 pyinfra inventories/prod.py deploys/consolidate.py -y
 pyinfra inventories/prod.py deploys/consolidate.py --data nodes=w4 --data then=cordon -y
+pyinfra inventories/prod.py deploys/consolidate.py --data take_back=w4 -y
 pyinfra inventories/prod.py deploys/consolidate.py --data format=html --data output=consolidate.html --dry
 """
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from roles.consolidation import kept, model, page, plan, report
 from roles.consolidation.carry_model import CarryOptions
@@ -100,12 +100,18 @@ def consolidate(fleet: Fleet, read: _Read) -> Turns | Ended:
 
 def _judge(fleet: Fleet, read: _Read, live: DisruptionObjects) -> Judge:
     hosts = hosts_of(live.of("Node"), fleet.inventory)
+    chosen = _chosen(fleet, read.asked.options, hosts, live.of("Node"))
+    taken = {hosts[node].name for node in chosen if node in hosts} if read.asked.options.take_back and chosen else set()
+    bridge.stop(
+        f"take_back: {host} is owned; name machines with capacity = 'reclaimable' (deploys/drain.py drains any node)"
+        for host in sorted(taken - read.machines.reclaimable.keys())
+    )
     return Judge(
-        read.machines,
+        replace(read.machines, taken_back=frozenset(taken)),
         {node: host.name for node, host in hosts.items()},
         servers={node for node, host in hosts.items() if host.is_control_plane},
         options=read.asked.options,
-        chosen=_chosen(fleet, read.asked.options, hosts, live.of("Node")),
+        chosen=chosen,
     )
 
 
@@ -147,13 +153,15 @@ def hosts_of(nodes: Collection[Object], inventory: Sequence[Remote]) -> dict[str
 def _chosen(fleet: Fleet, options: ConsolidateOptions, hosts: Mapping[str, Remote], nodes: Collection[Object]) -> Collection[str] | None:
     """The Nodes that may go, None: all. Raises DeployError."""
     limited = [remote.name for remote in (*fleet.targets, *fleet.unreachable)] if fleet.others else []
-    if options.nodes and limited:
-        raise bridge.refusals(["nodes are named twice, by --data nodes= and by --limit: keep one of them"])
-    asked = options.nodes or limited
+    ways = {"--data nodes=": options.nodes, "--data take_back=": options.take_back, "--limit": limited}
+    named = [way for way, names in ways.items() if names]
+    if len(named) > 1:
+        raise bridge.refusals([f"nodes are named twice, by {' and by '.join(named[:2])}: keep one of them"])
+    key, asked = ("take_back" if options.take_back else "nodes"), options.nodes or options.take_back or limited
     if not asked:
         return None
     by_host = {host.name: node for node, host in hosts.items()}
-    bridge.stop(f"nodes: {text}" for text in unmatched(asked, {*by_host, *map(name_of, nodes)}, "no host of the inventory and no node"))
+    bridge.stop(f"{key}: {text}" for text in unmatched(asked, {*by_host, *map(name_of, nodes)}, "no host of the inventory and no node"))
     return {by_host.get(name, name) for name in asked}
 
 

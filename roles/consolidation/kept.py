@@ -67,6 +67,7 @@ class KeepReason(StrEnum):
     TWO_BUDGETS = "two-budgets"
     CANNOT_LEAVE = "cannot-leave"
     NO_PLACE = "no-place"
+    NO_ROOM = "no-room"
     UNSURE = "unsure"
 
 
@@ -94,6 +95,7 @@ TEXTS: Mapping[KeepReason, str] = {
     KeepReason.TWO_BUDGETS: "no eviction can succeed under two budgets:",
     KeepReason.CANNOT_LEAVE: "a drain could not evict",
     KeepReason.NO_PLACE: "its new node would not take",
+    KeepReason.NO_ROOM: "no other node has room for",
     KeepReason.UNSURE: "it is not sure that the new node takes",
 }
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, model_validator
 
+from roles.consolidation.hours import Hours, parse_hours, parse_zone
 from roles.consolidation.kept import KeepReason
 from roles.engine.folding import shortened
 from roles.engine.inputs import TEXT, Boolean, Data, Frozen, Kubeconfig, Names, choice, read_model
-from roles.engine.inputs.values import Output, TextJsonOrHtml, file_path
+from roles.engine.inputs.values import Output, TextJsonOrHtml, file_path, written
+from roles.engine.kube.times import parse_duration
 from roles.engine.runs import Document
 from roles.engine.transaction import Refusal
 
@@ -21,6 +23,7 @@ Unit = Literal["watts", "cost"]
 HOURS_A_MONTH = 730
 _MOST = 1e9
 _FEW = 5
+_LONGEST_NOTICE = 7 * 24 * 3600
 _HINT = (
     "give every host either watts (what its machine draws, as its BMC or a meter shows it) or cost (for an hour, in any currency), in the"
     " inventory or in group_data"
@@ -36,6 +39,14 @@ class ConsolidateOptions(Frozen):
             description="only these nodes may go, by their names in the inventory or in the cluster; without it, those that --limit"
             " chooses, or all",
             examples=[["w1", "w2"], "w1,w2"],
+        ),
+    ] = None
+    take_back: Annotated[
+        Names,
+        Field(
+            description="reclaimable machines that their owners take back now, by their names in the inventory or in the cluster: they must"
+            " be free within their `notice`, and no other node goes",
+            examples=["w4"],
         ),
     ] = None
     spare_nodes: Annotated[
@@ -61,6 +72,16 @@ class ConsolidateOptions(Frozen):
     kubeconfig: Kubeconfig = None
 
 
+def _notice(value: Any) -> str:
+    try:
+        seconds = parse_duration(value) if isinstance(value, str) else -1
+    except ValueError:
+        seconds = -1
+    if not 0 <= seconds <= _LONGEST_NOTICE:
+        raise ValueError(f"notice is {written(value)}; write a time of at most 168h with its unit, such as 15m or 1h30m")
+    return str(value)
+
+
 class MachineData(Frozen):
     """What the data of a host says of its machine."""
 
@@ -77,15 +98,54 @@ class MachineData(Frozen):
         choice("capacity", "owned", "reclaimable"),
         Field(description="`reclaimable`: its owner may take the machine back at any time (spot)", examples=["reclaimable"]),
     ] = "owned"
+    available: Annotated[
+        str | None,
+        Field(
+            description="when a reclaimable machine may be used: days and times, several separated by commas. A range over midnight belongs"
+            " to the day that it begins. Without it, until its owner takes it back",
+            examples=["Mo-Fr 19:00-07:00", "Mo-Fr 19:00-07:00, Sa-Su 00:00-24:00"],
+        ),
+    ] = None
+    tz: Annotated[str, Field(description="the time zone of `available`, by the IANA name of a place", examples=["Europe/Berlin"])] = "UTC"
+    notice: Annotated[
+        str,
+        BeforeValidator(_notice),
+        TEXT,
+        Field(description="so long before a reclaimable machine must be free it takes no more pods", examples=["15m", "1h"]),
+    ] = "15m"
+
+    @model_validator(mode="after")
+    def _of_reclaimable(self) -> Self:
+        if self.available is not None and self.capacity == "owned":
+            raise ValueError(f"available is {self.available!r}, and the machine is owned; set capacity to reclaimable, or remove available")
+        _ = self.terms
+        return self
+
+    @property
+    def terms(self) -> Terms:
+        """Raises ValueError."""
+        zone = parse_zone(self.tz)
+        hours = parse_hours(self.available, zone) if self.available is not None else None
+        return Terms(hours, float(parse_duration(self.notice)))
+
+
+@dataclass(frozen=True)
+class Terms:
+    """On which the owner of a machine lends it. `hours`: None if it says none; `notice`: in seconds."""
+
+    hours: Hours | None = None
+    notice: float = 900.0
 
 
 @dataclass(frozen=True)
 class Machines:
-    """What the machines of the inventory cost, by host, in one unit; and which of them are reclaimable."""
+    """What the machines of the inventory cost, by host, in one unit. `reclaimable`: those that are; `taken_back`: those of them that their
+    owners want now."""
 
     unit: Unit
     cost: Mapping[str, float]
-    reclaimable: frozenset[str] = frozenset()
+    reclaimable: Mapping[str, Terms] = field(default_factory=dict)
+    taken_back: frozenset[str] = frozenset()
 
 
 def read_machines(hosts: Iterable[tuple[str, Data]]) -> Machines:
@@ -101,7 +161,7 @@ def read_machines(hosts: Iterable[tuple[str, Data]]) -> Machines:
         raise Refusal(shortened(list(found), _FEW), f"cost is set for {shortened(costs, _FEW)}, watts for {shortened(watts, _FEW)}", _HINT)
     if neither:
         raise Refusal(shortened(neither, _FEW), "neither cost nor watts is set", _HINT)
-    reclaimable = frozenset(host for host, one in found.items() if one.capacity == "reclaimable")
+    reclaimable = {host: one.terms for host, one in found.items() if one.capacity == "reclaimable"}
     return Machines("cost" if costs else "watts", costs or watts, reclaimable)
 
 
@@ -135,6 +195,10 @@ class NodeReport(Document):
     state: Literal["goes", "stays", "wakes", "asleep"]
     cost: float
     reclaimable: bool
+    hours: str = Field(description="when a reclaimable machine may be used, with the time zone; empty: always, or it is owned")
+    changes: str | None = Field(description="RFC 3339: when its hours begin, or their notice does, or they end")
+    must_go: Literal["hours-over", "taken-back"] | None = Field(description="its owner wants it. It goes, or `kept` says what is left")
+    free_by: str | None = Field(description="RFC 3339: when a machine that must go must be free")
     cpu: float = Field(description="allocatable, in cores")
     memory: int = Field(description="allocatable, in bytes")
     disruption: float = Field(description="the sum over the pods that would move")

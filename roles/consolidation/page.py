@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from roles.consolidation.model import ConsolidationReport, NodeReport, PodReport
+from roles.consolidation.owners import at
 from roles.consolidation.report import amount, number
 from roles.engine import scripts
 from roles.engine.folding import counted
@@ -51,6 +52,8 @@ def _row(report: ConsolidationReport, node: NodeReport, coming: list[PodReport])
         "state": node.state,
         "tag": _STATES[node.state],
         "reclaimable": node.reclaimable,
+        "hours": node.hours,
+        "must": f"must be free by {at(node.free_by)}" if node.free_by else "must be free" if node.must_go else "",
         "cost": amount(report.unit, node.cost),
         "pods": counted(len(node.pods), "pod"),
         "bars": [

@@ -9,6 +9,7 @@ from typing import Any
 
 from roles.consolidation.kept import Keep, Keeper, KeepReason, sentence
 from roles.consolidation.model import Machines
+from roles.consolidation.owners import TAINT, Owners, is_tainted
 from roles.engine.disruption import PDB
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, namespace_and_name
@@ -36,11 +37,12 @@ class Consolidation:
     plan: Plan
     bound: float
     kept: Mapping[str, tuple[Keep, ...]]
+    owners: Owners
 
     @cached_property
     def goes(self) -> list[str]:
-        """Those with the most savings for the least disruption first (karpenter, pkg/controllers/disruption)."""
-        return sorted(self.plan.goes, key=lambda node: (-self.worth(node), node))
+        """Those that must go, then those with the most savings for the least disruption (karpenter, pkg/controllers/disruption)."""
+        return sorted(self.plan.goes, key=lambda node: (node not in self.owners.must_go, -self.worth(node), node))
 
     def worth(self, node: str) -> float:
         return self.cost(node) / (1 + sum(max(0.0, disruption(one.pod)) for one in self.keeper.leaving(node)))
@@ -65,17 +67,18 @@ def consolidate(
 ) -> Consolidation:
     """Plan, and plan again without the nodes whose pods placement is not sure of. `hosts`: the inventory's name of each Node; `wakes`: the
     plan may wake machines. Raises ValueError if an object cannot be read."""
-    kept = dict(keeper.kept)
-    bound = keeper.least(lambda node: machines.cost.get(hosts.get(node, ""), 0.0))
+    owners = Owners(keeper, machines, hosts)
+    kept = owners.kept()
+    bound = keeper.least(lambda node: 0.0 if node in owners.must_go else machines.cost.get(hosts.get(node, ""), 0.0))
     first = True
     while True:
-        problem = _problem(keeper, machines, hosts, kept, spare, max_moves)
+        problem = _problem(keeper, machines, hosts, owners, kept, spare, max_moves)
         problem = problem if wakes else _without(problem, keeper.asleep)
         found = plan(problem)
         # Later problems keep more than the rules ask for.
         bound, first = max(bound, found.bound) if first else bound, False
-        result = Consolidation(keeper, machines, hosts, problem, found, bound, kept)
-        more = _without_zone(result) or _not_sure(result)
+        result = Consolidation(keeper, machines, hosts, problem, found, bound, kept, owners)
+        more = _left(result) or _without_zone(result) or _not_sure(result)
         if not more:
             return result
         for node, keeps in more.items():
@@ -83,22 +86,39 @@ def consolidate(
 
 
 def _problem(
-    keeper: Keeper, machines: Machines, hosts: Mapping[str, str], kept: Mapping[str, Sequence[Keep]], spare: int, max_moves: int | None
+    keeper: Keeper,
+    machines: Machines,
+    hosts: Mapping[str, str],
+    owners: Owners,
+    kept: Mapping[str, Sequence[Keep]],
+    spare: int,
+    max_moves: int | None,
 ) -> Problem:
     live = keeper.live
+    lent = {node for node, host in hosts.items() if host in machines.reclaimable}
     listed = tuple(
         Machine(
             name_of(node),
             machines.cost.get(hosts.get(name_of(node), ""), 0.0),
-            awake(node) if name_of(node) in keeper.asleep else node,
+            _as_planned(node, asleep=name_of(node) in keeper.asleep, reclaimable=name_of(node) in lent),
             name_of(node) in keeper.asleep,
-            hosts.get(name_of(node), "") in machines.reclaimable,
+            name_of(node) in lent,
         )
         for node in live.of("Node")
     )
     there = tuple(pod for pod in live.of("Pod") if not is_over(pod))
     why = {node: sentence(keeps) for node, keeps in kept.items()}
-    return Problem(listed, there, tuple(live.of(PDB)), why, spare, max_moves, cluster_view(live))
+    must = frozenset(owners.must_go.keys() - kept.keys())
+    return Problem(listed, there, tuple(live.of(PDB)), why, spare, max_moves, cluster_view(live), owners.closed, must)
+
+
+def _as_planned(node: Object, *, asleep: bool, reclaimable: bool) -> Object:
+    """As the planner sees it: awake, and with the taint that a reclaimable node should have."""
+    found = awake(node) if asleep else node
+    if not reclaimable or is_tainted(found):
+        return found
+    taint = {"key": TAINT, "value": "true", "effect": "NoSchedule"}
+    return {**found, "spec": {**spec_of(found), "taints": [*(spec_of(found).get("taints") or ()), taint]}}
 
 
 def _without(problem: Problem, asleep: Collection[str]) -> Problem:
@@ -116,9 +136,20 @@ def awake(node: Object) -> dict[str, Any]:
     return {**bare, "spec": {**spec, "taints": taints}, "status": {**status_of(bare), "conditions": conditions}}
 
 
+def _left(found: Consolidation) -> dict[str, list[Keep]]:
+    """The nodes that must go and cannot, since pods of them have no room."""
+    keeps: dict[str, list[Keep]] = {}
+    for node in found.owners.must_go if found.plan.left else ():
+        for one in found.keeper.fates[node]:
+            if (why := found.plan.left.get(namespace_and_name(one.pod))) is not None:
+                keeps.setdefault(node, []).append(Keep(KeepReason.NO_ROOM, one_line(one.name), one_line(why)))
+    return keeps
+
+
 def _without_zone(found: Consolidation) -> dict[str, list[Keep]]:
-    """Of a zone, or a cluster, that would have no node left for pods, the one that is worth least stays."""
+    """Of a zone, or a cluster, that would have no node left for pods, the one that is worth least stays; one that must go does not."""
     lost = found.keeper.lost_zones(found.plan.goes) if found.plan.goes else {}
+    lost = {node: keeps for node, keeps in lost.items() if node not in found.owners.must_go}
     return {node: lost[node] for node in sorted(lost, key=lambda node: (found.worth(node), node))[:1]}
 
 
@@ -127,7 +158,7 @@ def _not_sure(found: Consolidation) -> dict[str, list[Keep]]:
     keeps: dict[str, list[Keep]] = {}
     for node, keep in _judged(found):
         keeps.setdefault(node, []).append(keep)
-    least = sorted(keeps, key=lambda node: (found.worth(node), node))
+    least = sorted(keeps, key=lambda node: (node in found.owners.must_go, found.worth(node), node))
     return {node: keeps[node] for node in least[: (len(least) + 1) // 2]}
 
 

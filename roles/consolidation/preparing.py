@@ -13,7 +13,7 @@ from roles.consolidation.judging import Judge, why_not
 from roles.consolidation.kept import CONSOLIDATION
 from roles.consolidation.model import ConsolidateOptions
 from roles.consolidation.plan import Consolidation, awake
-from roles.consolidation.report import amount
+from roles.consolidation.report import WANTED, amount
 from roles.drain import verify
 from roles.engine import bridge
 from roles.engine.bridge import Fleet, hosts_by_name
@@ -175,7 +175,8 @@ def _leaving(
     plan: RebootPlan | None,
     drivers: Mapping[str, Driver],
 ) -> Leaving:
-    host, saves = found.hosts[name_of(node)], f"saves {amount(found.machines.unit, found.cost(name_of(node)))}"
+    host, must = found.hosts[name_of(node)], found.owners.must_go.get(name_of(node))
+    saves = WANTED[must.reason] if must else f"saves {amount(found.machines.unit, found.cost(name_of(node)))}"
     if plan is None:
         return Leaving(node, host, saves)
     why = f"consolidation, {saves}"

@@ -201,6 +201,11 @@ def test_turn_it_off_for_the_night(desk: Desk) -> None:
     open_book(desk, "turn-off-for-the-night").all()
 
 
+def test_a_reclaimable_machine_is_taken_back(desk: Desk) -> None:
+    (desk.project / "inventories/prod.py").write_text(operator.inventory_of_the_lab("lent = [one for one in workers if one[0] == 'w2']"))
+    open_book(desk, "reclaimable-machine").all()
+
+
 def test_change_a_control_plane_flag(desk: Desk) -> None:
     open_book(desk, "control-plane-flag").all()
 

@@ -86,6 +86,7 @@ class Plan:
     `moves`: (namespace, name) of a pod -> its new node, in an order in which each can be placed before the next one leaves. `bound`: no
     plan for this problem costs less. `why`: of each node that was on and stays, the smallest thing that keeps it, as `CAUSE: SUBJECT`,
     several joined by "; ". `left`: of machines that must go, the pods that cannot leave, and why; then nothing else is planned.
+    `reserve`: what was asked for as spare is there afterwards, or nothing has to go.
     """
 
     stays: tuple[str, ...]
@@ -96,3 +97,4 @@ class Plan:
     bound: float
     why: Mapping[str, str]
     left: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    reserve: bool = True

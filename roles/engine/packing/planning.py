@@ -91,6 +91,7 @@ def _planned(choice: _Choice, bound: float) -> Plan:
         moves=moves,
         bound=bound,
         why=Reasons(choice.search, found, choice.refused),
+        reserve=not found.lacks,
     )
 
 
