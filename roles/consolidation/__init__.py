@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from roles.consolidation import kept, model, page, plan, report
+from roles.consolidation import kept, model, owners, page, plan, report
 from roles.consolidation.carry_model import CarryOptions
 from roles.consolidation.carrying import Carrying, carry_out
 from roles.consolidation.dump import as_dump
@@ -189,6 +189,7 @@ __all__ = [
     "consolidate",
     "kept",
     "model",
+    "owners",
     "plan",
     "prepare",
 ]

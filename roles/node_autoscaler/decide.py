@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
-from roles.consolidation import kept, model, plan
+from roles.consolidation import kept, model, owners, plan
 from roles.engine.bounds import at_epoch
 from roles.engine.folding import counted, shortened
 from roles.engine.harmless import one_line
@@ -60,6 +60,10 @@ class Situation:
         return self.keeper.asleep
 
     @cached_property
+    def owners(self) -> owners.Owners:
+        return owners.Owners(self.keeper, self.machines, self.hosts)
+
+    @cached_property
     def unready(self) -> list[str]:
         return [name for name, node in self.nodes.items() if name not in self.asleep and not is_ready(node)]
 
@@ -88,7 +92,7 @@ class Situation:
         return [
             Sleeper(plan.awake(self.nodes[name]), self.machines.cost.get(self.hosts.get(name, ""), 0.0))
             for name in sorted(self.asleep)
-            if name in self.switched and name not in without
+            if name in self.switched and name not in without and name not in self.owners.closed
         ]
 
     def zone(self, name: str) -> str:
@@ -115,8 +119,11 @@ def decide(now: Situation, history: History, limits: Limits, refused: Collection
     since = _not_needed(now, history, limits)
     if left := _left_behind(now, history, limits):
         return Decision("finish", "a run of this loop was ended before it was done: they are proven and uncordoned", left, not_needed=since)
+    if wanted := _wanted_back(now, history, limits):
+        return Decision("consolidate", "their owners take them back", wanted, not_needed=since)
     tired = _tired(history, limits, now.now)
-    if due := {name: why for name, why in now.due.items() if name in now.asleep and name in now.switched and name not in tired}:
+    closed = now.owners.closed.union(tired)
+    if due := {name: why for name, why in now.due.items() if name in now.asleep and name in now.switched and name not in closed}:
         name, why = min(due.items())
         return Decision("wake", one_line(why), (name,), not_needed=since)
     found = choose(places.cluster_view(now.keeper.live), now.pending, now.sleepers(tired), refused)
@@ -163,6 +170,14 @@ def _tired(history: History, limits: Limits, now: float) -> list[str]:
 
 def _excuse(tired: Collection[str]) -> str:
     return f"; not tried again yet after a failure: {shortened(sorted(tired), _FEW)}" if tired else ""
+
+
+def _wanted_back(now: Situation, history: History, limits: Limits) -> tuple[str, ...]:
+    """The nodes that must go, at any hour and by as many as there are, if all their pods have room."""
+    wanted, failed = [name for name in now.owners.must_go if name in now.on], history.failed.get("")
+    if not wanted or (failed is not None and now.now < failed.at + _back_off(failed, limits)):
+        return ()
+    return tuple(_planned(now, limits, wanted).goes)
 
 
 # ---- consolidation

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from roles.consolidation.hours import parse_hours, parse_zone
+from roles.consolidation.model import Terms
 from roles.node_autoscaler.decide import Situation, decide
 from roles.node_autoscaler.decision import Decision, Hours, Limits
 from roles.node_autoscaler.history import MOST_DECISIONS, Failed, History, Woken, read_history
@@ -262,3 +264,18 @@ def test_the_history_is_bounded_and_reads_as_it_was_written() -> None:
 def test_a_file_that_is_no_history(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         read_history(text)
+
+
+# ---- machines that their owners take back
+
+
+def test_a_machine_whose_hours_are_over_goes_at_once_and_is_not_woken() -> None:
+    over = Terms(parse_hours("Sa 08:00-20:00", parse_zone("UTC")))
+    lent = situation(*nodes("w1"), node("r"), pod("a", "w1", cpu="1"), pod("b", "r"))
+    lent = replace(lent, machines=replace(lent.machines, reclaimable={"r": over}))
+    found = decided(lent)
+    assert (found.kind, found.nodes, found.why) == ("consolidate", ("r",), "their owners take them back")
+    assert decided(lent, History(failed={"": Failed(1, AT - 60)})).kind == "hold"
+    away = situation(*FULL, asleep("r"), waiting("b"), due={"r": "its certificate ends"})
+    assert decided(away).nodes == ("r",)
+    assert decided(replace(away, machines=replace(away.machines, reclaimable={"r": over}))).kind == "hold"
