@@ -86,6 +86,7 @@ def consolidate(fleet: Fleet, read: _Read) -> Turns | Ended:
             if people:
                 show_lines(answer)
         return Ended(line)
+    bridge.stop(report.not_free(found))
     if not found.goes:
         return Ended(f"NOTHING TO DO: {line}" if line else "")
     carrying, more = prepare(fleet, read.options, asked, judge, found, live)

@@ -80,8 +80,11 @@ class Owners:
         """When its hours begin, or their notice does, or they end."""
         return self._states[node].changes if node in self._states else None
 
-    def without_taint(self) -> Iterator[str]:
-        """Reclaimable nodes where the scheduler places any pod, and how that is changed."""
+    def notes(self) -> Iterator[str]:
+        """Machines that are free already, and nodes where the scheduler places any pod, with the way out."""
+        for node in sorted(self.closed - self.must_go.keys()):
+            if self._hosts[node] in self._machines.taken_back:
+                yield f"{node} is free already: it is off, or cordoned and without pods that would have to move"
         for live in self._keeper.live.of("Node"):
             node = name_of(live)
             if node in self._hosts and not is_tainted(live):

@@ -50,7 +50,7 @@ def as_document(found: Consolidation, notes: Sequence[str]) -> ConsolidationRepo
         spare_nodes=problem.spare,
         max_moves=problem.max_moves,
         nodes=tuple(_node(found, name) for name in order),
-        notes=(*([] if found.plan.reserve else [_NO_RESERVE]), *found.owners.without_taint(), *notes),
+        notes=(*([] if found.plan.reserve else [_NO_RESERVE]), *found.owners.notes(), *notes),
     )
 
 
@@ -79,6 +79,13 @@ def _wanted(found: Consolidation, node: str) -> str:
     must = found.owners.must_go[node]
     when = f"{node} by {at(must.free_by)}" if must.free_by else f"{node}, whose hours have ended"
     return when if node in found.plan.goes else f"{when}, and pods are left"
+
+
+def not_free(found: Consolidation) -> Iterator[str]:
+    """Why machines that their owners take back cannot be free in time."""
+    for node, must in found.owners.must_go.items():
+        if must.reason == "taken-back" and node not in found.plan.goes:
+            yield f"{node} cannot be free by {at(must.free_by)}: {sentence(found.kept.get(node, ()))}"
 
 
 def _node(found: Consolidation, name: str) -> NodeReport:

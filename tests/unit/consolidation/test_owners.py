@@ -86,6 +86,22 @@ def test_what_is_left_is_named(left: dict[str, Any], reason: KeepReason) -> None
     assert of.state == "stays" and of.must_go == "hours-over" and "shop/a" in of.why
 
 
+def test_a_machine_that_is_taken_back_and_cannot_be_free_is_refused_with_what_is_left() -> None:
+    left = pod("a", "r", owner=None)
+    found = planned([*nodes("w1"), borrowed("r"), left], {"w1": 1, "r": 9}, {"r": lent()}, back="r", chosen={"r"})
+    assert list(report.not_free(found)) == ["r cannot be free by 2026-03-01 12:15 UTC: nothing recreates shop/a"]
+    over = planned([*nodes("w1"), borrowed("r"), left], {"w1": 1, "r": 9}, {"r": lent(OVER)})
+    assert not list(report.not_free(over)) and "nothing recreates shop/a" in " ".join(report.text(report.as_document(over, [])))
+
+
+def test_a_machine_that_is_taken_back_and_free_already_says_so() -> None:
+    empty = borrowed("r")
+    empty["spec"]["unschedulable"] = True
+    found = planned([*nodes("w1"), empty], {"w1": 1, "r": 9}, {"r": lent()}, back="r", chosen={"r"})
+    assert (found.goes, list(found.owners.must_go)) == ([], [])
+    assert report.as_document(found, []).notes[0].startswith("r is free already")
+
+
 def test_what_forbids_to_save_does_not_keep_a_machine_from_its_owner() -> None:
     note = {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
     marked = borrowed("r", zone="b")
