@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from roles.consolidation import kept, model, owners, page, plan, report
+from roles.consolidation import hours, kept, model, owners, page, plan, report
 from roles.consolidation.carry_model import CarryOptions
 from roles.consolidation.carrying import Carrying, carry_out
 from roles.consolidation.dump import as_dump
@@ -176,7 +176,7 @@ DATA_KEYS = (
     Declared(ConsolidateOptions, ("consolidate",), changes=Changes.BOOTS, undo=UNDO),
     Declared(CarryOptions, ("consolidate",)),
     Declared(PowerOptions, ("consolidate",), names=("drain_timeout", "max_grace", "surge", "off_timeout", "on_timeout")),
-    Declared(MachineData, ("consolidate",)),
+    Declared(MachineData, ("consolidate", "node_autoscaler")),
     Declared(HostPower, ("consolidate",)),
 )
 DOCUMENTS = {"consolidate": ConsolidationReport}
@@ -188,6 +188,8 @@ __all__ = [
     "ConsolidationRun",
     "carry_out",
     "consolidate",
+    "hosts_of",
+    "hours",
     "kept",
     "model",
     "owners",

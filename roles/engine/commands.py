@@ -31,8 +31,12 @@ def command(deploy: str, **data: str) -> str:
     """`pyinfra inventories/prod.py deploys/rollback.py --data run=r1`, or `daytwo rollback run=r1`, for the inventory of this run."""
     if _started_as:
         return f"{_started_as} {shlex.join([deploy, *(f'{key}={value}' for key, value in data.items())])}"
-    words = ["pyinfra", _inventory, f"deploys/{deploy}.py", *(word for key, value in data.items() for word in ("--data", f"{key}={value}"))]
-    return shlex.join(words)
+    return shlex.join(["pyinfra", *words(deploy, **data)])
+
+
+def words(deploy: str, **data: str) -> list[str]:
+    """The same command as the words that pyinfra takes."""
+    return [_inventory, f"deploys/{deploy}.py", *(word for key, value in data.items() for word in ("--data", f"{key}={value}"))]
 
 
 def typed() -> list[str]:

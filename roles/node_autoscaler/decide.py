@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
-from roles.consolidation import kept, model, owners, plan
+from roles.consolidation import hours, kept, model, owners, plan
 from roles.engine.bounds import at_epoch
 from roles.engine.folding import counted, shortened
 from roles.engine.harmless import one_line
@@ -233,8 +233,8 @@ def _consolidated(now: Situation, history: History, limits: Limits, since: Mappi
 
 
 def _not_now(now: Situation, history: History, limits: Limits) -> str:
-    if limits.hours is not None and not limits.hours.has(now.time):
-        return f"not outside of {limits.hours.text} (UTC)"
+    if hours.availability(limits.hours, 0.0, now.time).state != "available":
+        return f"not outside of {limits.hours}"
     if now.now < (until := history.woken_at + limits.cool_down):
         return f"not before {_clock(until)}, since machines were woken"
     failed = history.failed.get("")

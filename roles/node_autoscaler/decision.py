@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Literal
+
+from roles.consolidation import hours
 
 #: `finish`: end what a killed loop has left; `wake`, `consolidate`: change the cluster; `hold`: nothing is to be done; `stop`: too much is
 #: wrong to decide anything.
@@ -28,24 +29,7 @@ class Limits:
     cool_down: float = 600.0
     at_once: int = 1
     spare: int = 1
-    hours: Hours | None = None
-
-
-@dataclass(frozen=True)
-class Hours:
-    """From `begin` to `end`, minutes of the day (UTC); `end` may be of the next day. `days`: of the week, 0 is Monday, by the day on which
-    the hours begin."""
-
-    begin: int
-    end: int
-    days: frozenset[int] = frozenset(range(7))
-    text: str = ""
-
-    def has(self, at: datetime) -> bool:
-        minute, day = at.hour * 60 + at.minute, at.weekday()
-        if self.begin < self.end:
-            return self.begin <= minute < self.end and day in self.days
-        return (minute >= self.begin and day in self.days) or (minute < self.end and (day - 1) % 7 in self.days)
+    hours: hours.Hours | None = None
 
 
 @dataclass(frozen=True)

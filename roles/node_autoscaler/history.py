@@ -39,8 +39,17 @@ class Failed:
 
 
 @dataclass(frozen=True)
+class Begun:
+    """What was begun and has not ended, as far as is known. `run`: the name of its run, "" if none has said it."""
+
+    kind: str
+    nodes: tuple[str, ...]
+    run: str = ""
+
+
+@dataclass(frozen=True)
 class Entry:
-    """A decision, as it is kept. `state`: `begun` as long as it is not known how it ended. `times`: how often in a row it was the same."""
+    """A decision, as it is kept. `term`: who decided it (roles/engine/lease). `times`: how often in a row it was the same."""
 
     kind: str
     nodes: tuple[str, ...]
@@ -63,12 +72,8 @@ class History:
     failed: Mapping[str, Failed] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     failures: int = 0
+    begun: Begun | None = None
     decisions: tuple[Entry, ...] = ()
-
-    @property
-    def begun(self) -> Entry | None:
-        """What was begun, and has not ended as far as is known: a loop was killed."""
-        return self.decisions[-1] if self.decisions and self.decisions[-1].state == "begun" else None
 
     # ---- one pass
 
@@ -82,13 +87,23 @@ class History:
             kept = (*self.decisions, Entry(decision.kind, decision.nodes, decision.why, now, term=term))
         return replace(self, passed=now, not_needed=decision.not_needed, counts=counts, decisions=tuple(kept)[-MOST_DECISIONS:])
 
-    def begins(self) -> History:
-        """The last decision is about to be carried out."""
-        return self._last("begun", "")
+    def begins(self, decision: Decision) -> History:
+        """It is about to be carried out. What it finishes may hold the cluster's lock under the name of its own run."""
+        kept = self.begun.run if self.begun is not None and decision.kind == "finish" else ""
+        kind = self.begun.kind if self.begun is not None and decision.kind == "finish" else decision.kind
+        return replace(self._last("begun", ""), begun=Begun(kind, decision.nodes, kept))
+
+    def named(self, run: str) -> History:
+        """What is carried out is a run of this name."""
+        return self if self.begun is None else replace(self, begun=replace(self.begun, run=run))
+
+    def closed(self) -> History:
+        """Nothing is left of what was begun."""
+        return replace(self, begun=None)
 
     def succeeded(self, decision: Decision, now: float, result: str, on: Sequence[str], load: Load) -> History:
         """It was carried out and proven. `on`: the nodes that were on before."""
-        found, nodes = self._last("done", result), set(decision.nodes)
+        found, nodes = self._last("done", result).closed(), set(decision.nodes)
         failed = {name: one for name, one in self.failed.items() if name not in (nodes if decision.wakes else {""})}
         if not decision.wakes:
             woken = {name: one for name, one in self.woken.items() if name not in nodes}
@@ -105,11 +120,11 @@ class History:
         for name in decision.nodes if decision.wakes else ("",):
             before = failed.get(name, Failed(0, 0.0))
             failed[name] = Failed(min(before.count + 1, _MOST_FAILURES), now)
-        return replace(self._last("failed", result), failed=failed, failures=self.failures + 1)
+        return replace(self._last("failed", result).closed(), failed=failed, failures=self.failures + 1)
 
-    def put_off(self, result: str) -> History:
-        """It was not begun: no failure."""
-        return self._last("put off", result)
+    def put_off(self, result: str, before: Begun | None) -> History:
+        """It was not begun: no failure, and what was begun `before` is still to be finished."""
+        return replace(self._last("put off", result), begun=before)
 
     def _last(self, state: str, result: str) -> History:
         if not self.decisions:
@@ -136,6 +151,7 @@ def read_history(text: str) -> History:
             failed=_map(found["failed"], lambda one: Failed(int(one["count"]), float(one["at"]))),
             counts=_map(found["counts"], int),
             failures=int(found["failures"]),
+            begun=None if (one := found["begun"]) is None else Begun(str(one["kind"]), tuple(map(str, one["nodes"])), str(one["run"])),
             decisions=tuple(Entry(**{**one, "nodes": tuple(map(str, one["nodes"]))}) for one in found["decisions"])[-MOST_DECISIONS:],
         )
     except (KeyError, TypeError, AttributeError) as error:

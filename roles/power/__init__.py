@@ -263,7 +263,7 @@ def undo_power(fleet: Fleet, options: Options, record: ObjectsRecord, consents: 
 
 DATA_KEYS = (
     Declared(PowerOptions, (CAPABILITY,), changes=Changes.BOOTS, undo=Undo(undo_power, undo.MARKED)),
-    Declared(HostPower, (CAPABILITY,)),
+    Declared(HostPower, (CAPABILITY, "node_autoscaler")),
 )
 
 __all__ = [

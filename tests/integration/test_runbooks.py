@@ -17,10 +17,12 @@ from typing import Any
 import pytest
 
 from tests.integration import operator, reading, scaling
+from tests.integration.draining import workload
 from tests.integration.metrics_api import RESOURCE, MetricsApi, register, served_in
 from tests.integration.operator import MANIFESTS, Started, data, end_started, pyinfra, wait_for
 from tests.integration.reading import Desk, Reading
-from tests.lab import Lab, loadserver
+from tests.integration.sleeping import sleeps
+from tests.lab import Lab, bmc, loadserver
 
 pytestmark = pytest.mark.lab
 
@@ -204,6 +206,22 @@ def test_turn_it_off_for_the_night(desk: Desk) -> None:
 def test_a_reclaimable_machine_is_taken_back(desk: Desk) -> None:
     (desk.project / "inventories/prod.py").write_text(operator.inventory_of_the_lab("lent = [one for one in workers if one[0] == 'w2']"))
     open_book(desk, "reclaimable-machine").all()
+
+
+@pytest.mark.slow  # the loop that wakes a machine is in test_node_autoscaler.py
+def test_wake_a_machine_for_a_deployment(lab: Lab, desk: Desk) -> None:
+    sleeps(lab, "w2")
+    with (desk.project / "inventories/group_data/all.py").open("a") as data_of_all:
+        data_of_all.write(f"\nwatts = 120\npower = {bmc.programs('w2')!r}\n")
+    lab.kubectl("create", "namespace", "shop")
+    try:
+        web = workload("web", nodeSelector={"kubernetes.io/hostname": "w2"})
+        lab.kubectl("create", "-f", "-", input=json.dumps({**web, "metadata": {**web["metadata"], "namespace": "shop"}}))
+        wait_for(lambda: "Unschedulable" in lab.kubectl("get", "pods", "-n", "shop", "-o", "json"), "the scheduler to refuse it")
+        open_book(desk, "wake-for-a-deployment").all()
+    finally:
+        lab.kubectl("delete", "namespace", "shop")
+        lab.kubectl("delete", "lease", "daytwo-node-autoscaler", "-n", "kube-system", "--ignore-not-found")
 
 
 def test_change_a_control_plane_flag(desk: Desk) -> None:

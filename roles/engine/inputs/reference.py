@@ -100,7 +100,7 @@ def _quoted(word: str) -> str:
 
 def schema() -> dict[str, Any]:
     """One host's data. A name that several models read has the description of each. Their schemas are the same (a test checks this), or
-    each has its own choices, and the name has all of them."""
+    each has its own choices or type, and the name has all of them."""
     properties: dict[str, dict[str, Any]] = {}
     for key in registry.every():
         description = f"{', '.join(key.declared.deploys)}: {key.description}"
@@ -110,6 +110,9 @@ def schema() -> dict[str, Any]:
             if "enum" in key.schema:
                 same["enum"] = list(dict.fromkeys([*same["enum"], *key.schema["enum"]]))
                 same["examples"] = list(dict.fromkeys([*same["examples"], *key.examples]))
+            elif key.schema.get("type") != same.get("type"):
+                # The bounds of a number say nothing of a value of another type.
+                same |= {**key.schema, **same, "type": [same["type"], key.schema["type"]], "examples": [*same["examples"], *key.examples]}
         else:
             readers = sorted(registry.readers()[key.name])
             properties[key.name] = {"description": description, **key.schema, "examples": list(key.examples), registry.READERS: readers}

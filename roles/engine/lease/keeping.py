@@ -51,23 +51,23 @@ class LeasePort(Protocol):
 
 
 class ApiLease:
-    """A Lease by its namespace and name. `api` returns one API server, and may return another one each time. Raises ValueError for a name
-    that no Lease may have."""
+    """A Lease by its namespace and name. `ask` asks an API server, once (Session.asked of a session that does not wait). Raises ValueError
+    for a name that no Lease may have."""
 
-    def __init__(self, api: Callable[[], Api], namespace: str, name: str) -> None:
+    def __init__(self, ask: Callable[[Callable[[Api], Object | None]], Object | None], namespace: str, name: str) -> None:
         for text in (namespace, name):
             if not _NAME.fullmatch(text):
                 raise ValueError(f"{text!r} is no name of a Lease: lower-case letters, digits and hyphens, at most 63")
-        self._api, self._name = api, name
+        self._ask, self._name = ask, name
         self._collection, self.path = namespaced(COLLECTION, namespace), object_path(COLLECTION, namespace, name)
 
     def read(self) -> Record:
-        return Record.of(find_object(self._api(), self.path, REQUEST_SECONDS))
+        return Record.of(self._ask(lambda api: find_object(api, self.path, REQUEST_SECONDS)))
 
     def write(self, before: Record, spec: Mapping[str, Any]) -> Record:
-        api = self._api()
         if before.version:
             # The version makes the patch one of exactly the Lease that was read (409 otherwise).
-            return Record.of(api.patch(self.path, {"metadata": {"resourceVersion": before.version}, "spec": dict(spec)}, REQUEST_SECONDS))
+            patch = {"metadata": {"resourceVersion": before.version}, "spec": dict(spec)}
+            return Record.of(self._ask(lambda api: api.patch(self.path, patch, REQUEST_SECONDS)))
         made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self._name}, "spec": dict(spec)}
-        return Record.of(api.create(self._collection, made, REQUEST_SECONDS))
+        return Record.of(self._ask(lambda api: api.create(self._collection, made, REQUEST_SECONDS)))

@@ -127,7 +127,7 @@ def test_whatever_is_written_there() -> None:
 @pytest.mark.parametrize("name", ["", "Upper", "../pods", "a" * 64, "a/b"])
 def test_a_name_that_no_lease_may_have(name: str) -> None:
     with pytest.raises(ValueError, match="is no name of a Lease"):
-        ApiLease(lambda: pytest.fail("asked"), "kube-system", name)
+        ApiLease(lambda ask: pytest.fail("asked"), "kube-system", name)
 
 
 @settings(max_examples=150, deadline=None)

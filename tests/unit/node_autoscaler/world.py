@@ -121,7 +121,7 @@ class World:
         self.history = self.history.decided(found, now.now)
         if not found.acts:
             return found
-        self.history, load, on = self.history.begins(), self.load, frozenset(self.on)
+        self.history, load, on = self.history.begins(found), self.load, frozenset(self.on)
         if found.kind == "consolidate":
             before = dict(self.pods)
             self.pods = {name: (cores, "" if where in found.nodes else where) for name, (cores, where) in before.items()}

@@ -17,6 +17,7 @@ ASKED = {
     "before-an-upgrade", "budgets-that-block", "drain-a-node", "eviction-thresholds", "priority-classes", "resize", "air-gapped-node",
     "static-cpu-manager", "reboot", "metrics-api", "autoscaler-unknown", "scale-on-cpu", "right-size", "turn-off", "turn-off-for-the-night",
     "reclaimable-machine",
+    "wake-for-a-deployment",
 }  # fmt: skip
 
 
