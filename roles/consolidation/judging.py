@@ -33,7 +33,7 @@ class Judge:
         `live`: all kinds of a drain. Raises ValueError if an object cannot be read."""
         left = half_done(self._keeper(live, now, self.chosen))
         while True:
-            found = self._planned(cordon.as_uncordoned(live, left), now, self.chosen, self.options.max_moves, wakes=True)
+            found = self._planned(cordon.as_uncordoned(live, left), now, self.chosen, self.options.max_moves, wakes=self.options.wakes)
             if left.keys() <= set(found.goes):
                 notes = [f"{node}: run {run} began to take it out of service; this run continues" for node, run in left.items()]
                 return found, notes

@@ -57,6 +57,9 @@ class ConsolidateOptions(Frozen):
         Boolean, Field(description="consent: pods with emptyDir volumes may move too, whose data is lost then", examples=[True])
     ] = False
     max_moves: Annotated[int | None, Field(ge=1, le=1_000_000, description="at most so many pods move", examples=[20])] = None
+    wakes: Annotated[
+        Boolean, Field(description="a plan may wake a machine for nodes that cost more; `false`: what is off stays off", examples=[False])
+    ] = True
     format: TextJsonOrHtml = "text"
     output: Output = None
     dump: Annotated[

@@ -203,8 +203,8 @@ def _not_needed(now: Situation, history: History, limits: Limits) -> dict[str, f
 
 
 def _may_go(now: Situation, history: History) -> list[str]:
-    chosen = now.keeper.chosen
-    return [name for name in now.on if (chosen is None or name in chosen) and not _is_woken_for(now, history, name)]
+    """What cannot be woken again stays."""
+    return [name for name in now.on if name in now.switched and not _is_woken_for(now, history, name)]
 
 
 def _is_woken_for(now: Situation, history: History, name: str) -> bool:

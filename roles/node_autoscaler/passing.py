@@ -155,7 +155,7 @@ class Passing:
             mine["take_over"] = history.begun.run  # it was ended, and may have left the lock of the cluster
         if decision.wakes:
             return "power", {"power_on": hosts, "max_unavailable": str(len(decision.nodes)), **mine}
-        return "consolidate", {"nodes": hosts, "spare_nodes": str(self._options.spare_nodes), **mine}
+        return "consolidate", {"nodes": hosts, "spare_nodes": str(self._options.spare_nodes), "wakes": "false", **mine}
 
     def _measure(self, now: Situation, decision: Decision, history: History) -> None:
         if self._options.metrics is not None:

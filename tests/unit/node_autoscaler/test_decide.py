@@ -139,6 +139,12 @@ def test_a_node_goes_only_when_it_was_not_needed_for_long_enough() -> None:
     assert (found.kind, found.nodes) == ("consolidate", ("w3",)) and "saves 200 W" in found.line
 
 
+def test_what_cannot_be_woken_again_stays() -> None:
+    now = situation(*two())
+    assert decided(replace(now, switched=["w1", "w2"]), idle("w3")).not_needed.keys() <= {"w1", "w2"}
+    assert not decided(replace(now, switched=()), idle("w3")).not_needed
+
+
 def test_nobody_looked_in_between() -> None:
     now = situation(*two())
     assert decided(now, replace(idle("w3", seconds=9000), passed=AT - 1801)).kind == "hold"
