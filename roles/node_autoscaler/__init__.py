@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from roles.consolidation import model
+from roles.consolidation import model as of_machines
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet
@@ -33,12 +33,12 @@ _UID = re.compile(r"[0-9a-f-]{36}")
 @dataclass(frozen=True)
 class _Asked:
     options: NodeAutoscalerOptions
-    machines: model.Machines
+    machines: of_machines.Machines
 
 
 def _read(fleet: Fleet) -> _Asked:
     with bridge.refusing(Refusal):
-        machines = model.read_machines([(remote.name, remote.data) for remote in fleet.inventory])
+        machines = of_machines.read_machines([(remote.name, remote.data) for remote in fleet.inventory])
     return _Asked(one(NodeAutoscalerOptions)(fleet), machines)
 
 
