@@ -184,8 +184,11 @@ DOCUMENTS = {"consolidate": ConsolidationReport}
 __all__ = [
     "DATA_KEYS",
     "DOCUMENTS",
+    "Asked",
+    "CarryOptions",
     "Carrying",
     "ConsolidationRun",
+    "Judge",
     "carry_out",
     "consolidate",
     "hosts_of",

@@ -1,9 +1,11 @@
 """Carries a plan out, node by node: `Carrying` has the steps, and knows no run; `carry_out` works on them in a context that it is given.
 
-    carrying = prepare(fleet, options, wanted, reached, found, judge)     # roles/consolidation/preparing.py; raises DeployError
-    with carrying:                                                         # ends the shadow control plane
-        carry_out(carrying, context)                                       # lock, journal and voice of the context are ports
-    carrying.steps                                                         # each with its outcome, and how it was proven or why not
+    judge = Judge(machines, hosts, servers, options, chosen)         # judging.py: `chosen` are the names of the Nodes that may go
+    found, notes = judge.plan(live, now)                             # what the planner makes of that
+    carrying, texts = prepare(fleet, run_options, Asked(options, CarryOptions(), PowerOptions()), judge, found, live)  # or DeployError
+    with carrying:                                                   # at its end the shadow control plane is gone
+        carry_out(carrying, context)                                 # the context has the lock, the journal and the voice
+    carrying.steps                                                   # each with its outcome, and how it was proven or why not
 
 `ConsolidationRun` (roles/consolidation/run.py) does the same as a run with a lock, a record, a halt and an undo.
 

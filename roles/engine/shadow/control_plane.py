@@ -195,11 +195,13 @@ class ShadowControlPlane:
             contents = filling.contents(objects)
         except ValueError as error:
             raise ShadowError(str(error)) from None
-        changes = {key: contents.get(key) for key in {**self._contents, **contents} if contents.get(key) != self._contents.get(key)}
+        changed = [key for key in {**self._contents, **contents} if contents.get(key) != self._contents.get(key)]
+        # A pod that the shadow has placed may be on another node by now: a scheduler that sees it move takes its cache for corrupted.
+        gone = [key for key in changed if key not in contents or key in self._waiting]
         self._hold(contents)
         with self._understood():
-            # What needs less room comes first, as in `_restore`.
-            self._store.write(dict(sorted(changes.items(), key=lambda one: one[1] is not None)))
+            self._store.write(dict.fromkeys(gone))
+            self._store.write({key: contents[key] for key in changed if key in contents})
 
     def _restore(self, changed: Collection[str]) -> None:
         before = {key: self._contents.get(key) for key in (*changed, *self._waiting)}
