@@ -18,7 +18,7 @@ from roles.engine.editing import last_flag
 from roles.engine.findings import Finding, Place, Severity
 from roles.engine.harmless import one_line
 from roles.engine.kube.fields import created_of, name_of, spec_of
-from roles.engine.kubelet import Kubelet
+from roles.engine.kubelet import Kubelet, certificate_files
 from roles.engine.node.named_files import read_files
 from roles.engine.remote import Shell
 from roles.kubelet_certificates import is_kubelets_own
@@ -69,14 +69,14 @@ def uses(view: NodeView) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     for name, component in view.components.items():
         for flag, use in (_APISERVER if name == "kube-apiserver" else _OTHERS).items():
-            if path := _path(last_flag(component.process.argv, flag)):
+            if path := certificate_files.path(last_flag(component.process.argv, flag)):
                 found.setdefault(path, (name, use))
     for flag, use in _ETCD.items():
         for argv in _etcd_argv(view):
-            if path := _path(last_flag(argv, flag)):
+            if path := certificate_files.path(last_flag(argv, flag)):
                 found.setdefault(path, ("etcd", use))
     if view.is_read:
-        client, kubeconfig = _client_files(view.kubelet)
+        client, kubeconfig = certificate_files.client(view.kubelet)
         found[client] = ("kubelet", "client")
         found[_serving_file(view, view.kubelet)] = ("kubelet", "serving")
         if kubeconfig:
@@ -90,23 +90,13 @@ def _etcd_argv(view: NodeView) -> list[tuple[str, ...]]:
     return [(*one.command, *one.args) for pod in pods for one in pod.containers if one.program == "etcd"]
 
 
-def _folder(kubelet: Kubelet) -> str:
-    return _path(last_flag(kubelet.process.argv, "cert-dir")) or "/var/lib/kubelet/pki"
-
-
-def _client_files(kubelet: Kubelet) -> tuple[str, str | None]:
-    """The file of a kubelet that renews its certificate, and its kubeconfig, which may have one too."""
-    return f"{_folder(kubelet)}/kubelet-client-current.pem", _path(last_flag(kubelet.process.argv, "kubeconfig"))
-
-
 def _serving_file(view: NodeView, kubelet: Kubelet) -> str:
     """What a kubelet serves (cmd/kubelet/app/server.go, InitializeTLS): a file that it is given; what it has asked the cluster for; or what
     it made itself. What it got from the cluster stays on the disk when it no longer asks."""
     # Not from /configz, which has the one that it made too.
     given = last_flag(kubelet.process.argv, "tls-cert-file") or str(kubelet.configuration.get("tlsCertFile") or "")
-    return (
-        _path(given) or f"{_folder(kubelet)}/{'kubelet-server-current.pem' if view.effective.get('serverTLSBootstrap') else 'kubelet.crt'}"
-    )
+    name = "kubelet-server-current.pem" if view.effective.get("serverTLSBootstrap") else "kubelet.crt"
+    return certificate_files.path(given) or f"{certificate_files.folder(kubelet)}/{name}"
 
 
 def renewed(view: NodeView) -> frozenset[str]:
@@ -114,19 +104,15 @@ def renewed(view: NodeView) -> frozenset[str]:
     if not view.is_read:
         return frozenset()
     serving = _serving_file(view, view.kubelet)
-    found = {serving} if serving == f"{_folder(view.kubelet)}/kubelet-server-current.pem" else set()
-    return frozenset(found | {path for path in _client_files(view.kubelet) if path and view.effective.get("rotateCertificates")})
+    found = {serving} if serving == f"{certificate_files.folder(view.kubelet)}/kubelet-server-current.pem" else set()
+    return frozenset(found | {path for path in certificate_files.client(view.kubelet) if path and view.effective.get("rotateCertificates")})
 
 
 def etcd_folder(view: NodeView) -> str | None:
     """Where kubeadm keeps etcd's certificates: beside the CA by which the API server knows it."""
     component = view.components.get("kube-apiserver")
-    path = _path(last_flag(component.process.argv, "etcd-cafile")) if component else None
+    path = certificate_files.path(last_flag(component.process.argv, "etcd-cafile")) if component else None
     return posixpath.dirname(path) if path else None
-
-
-def _path(text: str | None) -> str | None:
-    return posixpath.normpath(text) if text and text.startswith("/") and text.isprintable() else None
 
 
 def read_certificates(remote: Shell, view: NodeView) -> tuple[NodeCertificate, ...]:
@@ -150,7 +136,7 @@ def _unused(files: Mapping[str, Sequence[Certificate]], view: NodeView) -> str |
     """Of two client certificates, a kubelet that renews uses its own, and another one that of its kubeconfig."""
     if not view.is_read:
         return None
-    current, kubeconfig = _client_files(view.kubelet)
+    current, kubeconfig = certificate_files.client(view.kubelet)
     if current not in files or kubeconfig not in files:
         return None
     return kubeconfig if view.effective.get("rotateCertificates") else current

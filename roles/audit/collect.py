@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from roles import pod_resize
+from roles import pod_resize, sleeping
 from roles.audit import other_rooms
 from roles.audit.certificates import REQUESTS, NodeCertificate, read_certificates
 from roles.audit.examine import Collected
@@ -18,6 +18,8 @@ from roles.engine.api import Api, ApiFailure, NoApi, list_objects
 from roles.engine.autoscaling.look import any_autoscaler, look_at, managers_of
 from roles.engine.bridge import Fleet, Remote, whole
 from roles.engine.disruption import KINDS_OF_LINT, budget_states, cluster_time, lint, read_lint
+from roles.engine.kube import Object
+from roles.engine.kube.fields import name_of, node_of_host
 from roles.engine.node import ObservationError, look
 from roles.engine.outage import lint_places
 from roles.engine.proof import Cluster, ObservedNode, Reported, claims, known_nodes, reported
@@ -101,7 +103,7 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool, not
     unfit, unread = other_rooms.read_mismatches(fleet, cluster, found.views)
     found.findings += other_rooms.unfit(unfit)
     found.not_known += unread
-    _workloads(api, cluster, found)
+    _workloads(api, fleet, cluster, found)
     _autoscalers(api, cluster, found)
     if with_order:
         _orders(fleet, cluster, remotes, nodes, found)
@@ -137,7 +139,14 @@ def _or_not_known(found: Collected, what: str) -> Iterator[None]:
         found.miss(what, error)
 
 
-def _workloads(api: Api, cluster: Cluster, found: Collected) -> None:
+def _hosts(fleet: Fleet, nodes: Iterable[Object]) -> dict[str, str]:
+    """By the name of the Node, also of a host that does not answer."""
+    named = {name_of(node): node for node in nodes}
+    found = {one.name: node_of_host(one.name, one.address, named) for one in fleet.inventory}
+    return {name_of(node): host for host, node in found.items() if node is not None}
+
+
+def _workloads(api: Api, fleet: Fleet, cluster: Cluster, found: Collected) -> None:
     """Pods that differ from their template, and what blocks drains. Each kind is listed once."""
     with _or_not_known(found, "pods that differ from their template, and disruption"):
         objects = {kind: list_objects(api, path) for kind, path in pod_resize.NEEDED.items()}
@@ -145,6 +154,7 @@ def _workloads(api: Api, cluster: Cluster, found: Collected) -> None:
         with _or_not_known(found, "cordons"):
             objects["Node"] = list_objects(api, KINDS_OF_LINT["Node"])
             found.findings += other_rooms.cordons(objects["Node"], now)
+            found.findings += sleeping.findings(objects["Node"], now, sleeping.newest_minor(api), _hosts(fleet, objects["Node"]))
         with _or_not_known(found, "pods that differ from their template"):
             found.findings += other_rooms.resized(pod_resize.find(objects))
         with _or_not_known(found, "requests for certificates"):

@@ -15,6 +15,7 @@ from roles.engine.node_lint import NodeRule, looks_like_a_backup
 from roles.engine.runs import Document
 from roles.engine.transaction import mask_text
 from roles.eviction import OrderReport
+from roles.sleeping import SleepRule
 
 #: The form of the document. It grows when programs that read it must change.
 FORM = 1
@@ -25,7 +26,7 @@ SourceKind = Literal["file", "drop-in", "flag", "manifest", "configmap"]
 
 
 #: The kinds of rules that have a table of their own; those for nodes have theirs in their row.
-_KINDS: dict[type[Rule], AuditRule] = {DisruptionRule: AuditRule.DISRUPTION, ScalingRule: AuditRule.AUTOSCALER}
+_KINDS: dict[type[Rule], AuditRule] = {DisruptionRule: AuditRule.DISRUPTION, ScalingRule: AuditRule.AUTOSCALER, SleepRule: AuditRule.ASLEEP}
 
 
 class FindingReport(Document):
@@ -147,7 +148,7 @@ class Report(Document):
     @property
     def code(self) -> int:
         """The exit code: 1 if a node could not be read, 2 if there are findings that count, else 0. Notes about disruption,
-        autoscalers and pairs do not count: a cluster that is well has them."""
+        autoscalers, pairs and machines that are off do not count: a cluster that is well has them."""
         return 1 if self.failures else 2 if any(_counts(finding) for finding in self.findings) else 0
 
     def count(self, severity: Severity) -> int:
@@ -155,7 +156,10 @@ class Report(Document):
 
 
 def _counts(finding: FindingReport) -> bool:
-    return finding.kind not in (AuditRule.DISRUPTION, AuditRule.AUTOSCALER, AuditRule.PAIR) or finding.severity is not Severity.note
+    return (
+        finding.kind not in (AuditRule.DISRUPTION, AuditRule.AUTOSCALER, AuditRule.PAIR, AuditRule.ASLEEP)
+        or finding.severity is not Severity.note
+    )
 
 
 def in_order(findings: Iterable[FindingReport], hosts: Iterable[str]) -> tuple[FindingReport, ...]:

@@ -24,6 +24,7 @@ from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
 from roles.engine.tunnels.etcd import EtcdError, EtcdHealth
 from roles.pod_resize import Drift, resources_text
+from roles.sleeping import asleep
 
 #: Seconds after which a cordon may have been forgotten: a maintenance takes a day at most.
 FORGOTTEN_AFTER = 24 * 3600
@@ -94,8 +95,8 @@ def unfit(found: Iterable[Mismatch]) -> Iterator[Finding]:
 
 
 def cordons(nodes: Iterable[Object], now: datetime) -> Iterator[Finding]:
-    """Cordons that may have been forgotten. `now`: the control plane's time."""
-    for fate in map(node_fate, nodes):
+    """Cordons that may have been forgotten. `now`: the control plane's time. Those of machines that are off have due dates instead."""
+    for fate in (node_fate(node) for node in nodes if asleep(node) is None):
         age = (now - fate.since).total_seconds() if fate.since is not None else None
         if fate.cordon and (age is None or not 0 <= age <= FORGOTTEN_AFTER):
             by = f"run {fate.by}" if fate.cordon == "ours" else fate.by

@@ -24,6 +24,9 @@ class AuditRule(Rule):
     CORDON = ("cordon", _W,
         "a node that has been cordoned for more than a day, or nobody knows since when: by whom, and the command that ends it", "",
         "cordoned for long")
+    ASLEEP = ("asleep", _N,
+        "a machine that daytwo turned off: until when it may stay off ([due dates](power.md#due-dates)); notes do not count for the exit "
+        "code", "", "turned off")
     IN_FLIGHT = ("in-flight", _W, "a daytwo change that is unconfirmed, or that could not be reverted", "", "unconfirmed change")
     DAEMON_RELOAD = ("daemon-reload", _C, "a unit or drop-in was edited, and systemd has not reloaded it", "", "daemon-reload missing")
     STALE = ("stale", _W,

@@ -9,15 +9,16 @@ from typing import Annotated, Literal, Protocol, TypeVar
 
 from pydantic import Field
 
-from roles import autoscalers, control_plane_flags, disruption_budgets, priority_classes
+from roles import autoscalers, control_plane_flags, disruption_budgets, priority_classes, sleeping
 from roles.checks import evidence, judge
 from roles.checks.evidence import Evidence
 from roles.checks.judge import ClusterFound
 from roles.desired import DESIRED, ClusterDesired, NodeDesired, of_the_cluster, read_desired
 from roles.engine import bridge, kubelet
-from roles.engine.api import Api, ApiFailure, NoApi, workload_exists
+from roles.engine.api import Api, ApiFailure, NoApi, list_objects, workload_exists
 from roles.engine.bridge import Fleet, Remote
-from roles.engine.findings import CheckOutcome, Result
+from roles.engine.disruption import cluster_time
+from roles.engine.findings import CheckOutcome, Finding, Result
 from roles.engine.findings.render import as_table, exit_code, junit, summary
 from roles.engine.harmless import one_line
 from roles.engine.inputs import TEXT, Declared, Frozen
@@ -155,6 +156,7 @@ class Gathered:
             self._read(priority_classes.read_live, asked=wanted.classes is not None),
             self._read(partial(disruption_budgets.read_live, namespaces=namespaces), asked=wanted.budgets is not None),
             self._read(lambda api: autoscalers.read_live(api, scaled.every) if scaled is not None else {}, asked=scaled is not None),
+            self._read(_asleep, asked=True),
         )
 
     def _read(self, read: Callable[[Api], T], *, asked: bool) -> T | str:
@@ -165,6 +167,13 @@ class Gathered:
             return read(self._cluster.api())
         except ApiFailure as error:
             return str(error)
+
+
+def _asleep(api: Api) -> list[Finding]:
+    """Raises ApiFailure."""
+    nodes = list_objects(api, "/api/v1/nodes")
+    off = [node for node in nodes if sleeping.asleep(node) is not None]
+    return sleeping.findings(off, cluster_time(api), sleeping.newest_minor(api), {}) if off else []
 
 
 class OnEach(Protocol):

@@ -18,7 +18,7 @@ from roles.desired import ClusterDesired, NodeDesired
 from roles.engine.control_plane import COMPONENTS, by_pod
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.editing import flags
-from roles.engine.findings import Result, Severity
+from roles.engine.findings import Finding, Result, Severity
 from roles.engine.folding import once_each
 from roles.engine.kube import Object, condition, is_ready
 from roles.engine.kubelet.pending import ANY_FLAGS, pending_arguments
@@ -334,17 +334,19 @@ CLUSTER_CHECKS = {
     "workload-classes": "the workloads have the class that the inventory sets",
     "disruption-budgets": "the PodDisruptionBudgets match the inventory",
     "autoscalers": "the autoscalers match the inventory",
+    "asleep": "no machine that daytwo turned off is near its [due dates](power.md#due-dates)",
 }
 MEANINGS = {check.name: check.about for check in CHECKS} | CLUSTER_CHECKS
 
 
 @dataclass(frozen=True)
 class ClusterFound:
-    """The objects of the cluster; a text says why they could not be read."""
+    """The objects of the cluster; a text says why they could not be read. `asleep`: the due dates of machines that are off."""
 
     classes: priority_classes.ObservedClasses | str = ""
     budgets: DisruptionObjects | str = ""
     scaled: Mapping[str, Sequence[Object]] | str = ""
+    asleep: Sequence[Finding] | str = ""
 
 
 def node(found: Evidence, desired: NodeDesired) -> list[Result]:
@@ -372,8 +374,18 @@ def cluster(desired: ClusterDesired, found: ClusterFound) -> list[Result]:
         _objects("workloads", (classes and classes.workloads) or (), found.classes, priority_classes.unmet_workload),
         _objects("disruption_budgets", (budgets and budgets.disruption_budgets) or (), found.budgets, disruption_budgets.unmet_budget),
         _objects("autoscalers", (scaled and scaled.every) or (), found.scaled, autoscalers.unmet_autoscaler),
+        _asleep(found.asleep),
     )
     return [replace(made, node=CLUSTER, check=name) for name, made in zip(CLUSTER_CHECKS, verdicts, strict=True)]
+
+
+def _asleep(found: Sequence[Finding] | str) -> Result:
+    if not found or isinstance(found, str):
+        return _skip("no machine is known that daytwo turned off")
+    wrong = [one for one in found if one.severity is not Severity.note]
+    listed = once_each(f"{one.place.node or one.place.name}: {one.why}; {one.way_out}" for one in wrong or found)
+    made = _fail(listed) if wrong else _pass(listed)
+    return replace(made, causes=tuple(dict.fromkeys(one.rule for one in wrong)))
 
 
 def _objects(key: str, wanted: Iterable[Any], live: T | str, unmet: Callable[[Any, T], object | None]) -> Result:

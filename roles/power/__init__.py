@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
-from roles import checks
+from roles import checks, sleeping
 from roles.desired import read_desired
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
@@ -23,14 +23,14 @@ from roles.engine.outage import Wanted, cluster_time, plan_outages, read_drain, 
 from roles.engine.power import Driver
 from roles.engine.power.model import HostPower
 from roles.engine.proof import skew, survey
-from roles.engine.runs import Ended, Options, Turns, deploying, no_such_host, one, with_options
+from roles.engine.runs import Ended, Options, Turns, deploying, document, no_such_host, one, show_report, with_options
 from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ObjectsRecord, Refusal
 from roles.engine.transaction.object_record import CANNOT_UNDO
 from roles.engine.voice import show, show_lines
 from roles.power import listing
 from roles.power.guard import KEEPS, needed_by
-from roles.power.model import PowerOptions
+from roles.power.model import PowerData, PowerOptions
 from roles.power.plan import by_name, missing, off_refusals, power_mark
 from roles.power.turning import POWER_OFF, POWER_ON, Machine, OnPlan, Turning
 from roles.reboot import BootProof, RebootOptions, RebootPlan, boot_plans, boot_problems, order, servers
@@ -38,8 +38,8 @@ from roles.reboot import BootProof, RebootOptions, RebootPlan, boot_plans, boot_
 CAPABILITY = "power"
 
 
-@deploying("Power", with_options(PowerOptions))
-def power(fleet: Fleet, asked: tuple[Options, PowerOptions]) -> Turns | Ended:
+@deploying("Power", with_options(PowerData))
+def power(fleet: Fleet, asked: tuple[Options, PowerData]) -> Turns | Ended:
     """Turn hosts off or on, or show the power of all that have the data key power.
 
     Data keys: those of roles/power/model.py and `power` of each host, the consents of a drain, and those of roles/engine/runs/options.py.
@@ -68,14 +68,15 @@ def _nodes(session: Session) -> dict[str, Object]:
         return by_name(session.fetch_all("/api/v1/nodes"))
 
 
-def _listed(fleet: Fleet, drivers: Mapping[str, Driver], wanted: PowerOptions) -> Ended:
+def _listed(fleet: Fleet, drivers: Mapping[str, Driver], wanted: PowerData) -> Ended:
     session = cluster_session(fleet, wanted.kubeconfig)
     nodes = _nodes(session)
     forgive_off(fleet, nodes)
-    if not drivers:
+    if not drivers and wanted.format == "table":
         return Ended("no host has the data key power (docs/power.md)")
-    show_lines("\n" + listing.text(fleet, drivers, session, nodes))
-    return Ended(f"{len(drivers)} of {len(fleet.inventory)} hosts have the data key power")
+    made = listing.report(fleet, drivers, session, nodes)
+    show_report({"table": lambda: f"\n{listing.text(made)}", "json": lambda: document(made)}, wanted.format)
+    return Ended(f"{len(drivers)} of {len(fleet.inventory)} hosts have the data key power" if wanted.format == "table" else "")
 
 
 def forgive_off(fleet: Fleet, nodes: Mapping[str, Object]) -> None:
@@ -99,7 +100,8 @@ def turning_of(fleet: Fleet, reached: ConnectedCluster, machines: Mapping[str, M
         lambda: Deadline(wanted.limit("on_timeout"), as_given=True), allow_unproven=options.allow_unproven,
     )  # fmt: skip
     return Turning(
-        reached.session, machines, wanted, proof, partial(_unsettled, fleet, remotes), allow_unproven=options.allow_unproven
+        reached.session, machines, wanted, proof, partial(_unsettled, fleet, remotes), allow_unproven=options.allow_unproven,
+        ends=lambda host: sleeping.read_ends(remotes[host], reached.found.nodes[host].kubelet),
     )  # fmt: skip
 
 
@@ -230,7 +232,7 @@ def _on_run(
     )
     show(f"\nPlan of run {run.info.id}: {len(plans)} of {len(fleet.inventory)} hosts to turn on: {', '.join(machines)}")
     for plan in plans:
-        show(f"  {plan.machine.host}: {turning.on_step(plan).summary}; {listing.mark_text(plan.node)}")
+        show(f"  {plan.machine.host}: {turning.on_step(plan).summary}; {listing.mark_text(plan.node) or '-'}")
         for warning in plan.machine.driver.warnings:
             show(f"    WARNING {warning}")
     return run
@@ -261,13 +263,15 @@ def undo_power(fleet: Fleet, options: Options, record: ObjectsRecord, consents: 
     return _on_run(fleet, drivers, options, PowerOptions(power_on=tuple(hosts), kubeconfig=consents.kubeconfig), hosts, record)
 
 
+DOCUMENTS = {"power": listing.PowerReport}
 DATA_KEYS = (
-    Declared(PowerOptions, (CAPABILITY,), changes=Changes.BOOTS, undo=Undo(undo_power, undo.MARKED)),
+    Declared(PowerData, (CAPABILITY,), changes=Changes.BOOTS, undo=Undo(undo_power, undo.MARKED)),
     Declared(HostPower, (CAPABILITY, "node_autoscaler")),
 )
 
 __all__ = [
     "DATA_KEYS",
+    "DOCUMENTS",
     "KEEPS",
     "POWER_OFF",
     "OnPlan",

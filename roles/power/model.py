@@ -7,6 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from roles.engine.inputs import Boolean, Kubeconfig, Names
+from roles.engine.inputs.values import TableOrJson
 from roles.engine.outage import DrainConsents
 
 #: Seconds. An orderly shutdown ends pods and units, each with its own patience, and a Node is NotReady 50 s after its last lease. Servers
@@ -74,3 +75,15 @@ class PowerOptions(DrainConsents):
     @property
     def reads_only(self) -> bool:
         return self.power_off is None and self.power_on is None
+
+
+class PowerData(PowerOptions):
+    """All data keys of deploys/power.py. Other deploys that turn machines off or on have a `format` of their own."""
+
+    format: TableOrJson = "table"
+
+    @model_validator(mode="after")
+    def _shows(self) -> Self:
+        if self.format == "json" and not self.reads_only:
+            raise ValueError("format=json shows the power of all hosts, and cannot be given with power_off or power_on")
+        return self

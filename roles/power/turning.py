@@ -7,7 +7,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from roles import sleeping
 from roles.engine.bridge import Remote
+from roles.engine.certificates import CertificateError
 from roles.engine.context import ClusterStep, StepContext
 from roles.engine.kube import Object, full_name, uid
 from roles.engine.kube.fields import name_of, spec_of, status_of
@@ -22,9 +24,10 @@ from roles.engine.timeouts import LOOK_AGAIN, Deadline
 from roles.power.model import PowerOptions
 from roles.power.witnesses import Seen, Witnesses
 from roles.reboot import Booted, BootProof, Expected, RebootPlan, facts, free
+from roles.sleeping import Ends
 
 #: Its mark is on a Node from its drain until after the proof of the boot that ends it.
-POWER_OFF = Purpose("power-off", "its power off")
+POWER_OFF = Purpose(sleeping.POWER_OFF, "its power off")
 #: Its mark is on a Node that no run has turned off, while it is proven.
 POWER_ON = Purpose("power-on", "its power on")
 DOCUMENT = "docs/power.md"
@@ -90,7 +93,7 @@ class OnPlan:
 
 class Turning:
     """The steps of a run. `settled(host)` says what is not as the inventory wants it on a node that is back, as sentences; empty if all
-    is."""
+    is. `ends(host)`: what ends while it is off; raises RemoteError."""
 
     def __init__(
         self,
@@ -101,7 +104,9 @@ class Turning:
         settled: Callable[[str], list[str]],
         *,
         allow_unproven: bool,
+        ends: Callable[[str], Ends] = lambda host: Ends(),
     ) -> None:
+        self._ends = ends
         self._session, self._machines, self._wanted, self._proof = session, machines, wanted, proof
         self._settled, self._allow_unproven = settled, allow_unproven
         self._limit_of_pods = RunLimit(session)
@@ -130,11 +135,9 @@ class Turning:
         witnesses = machine.witnesses(self._session, plan.candidate.node)
         check_running(witnesses)
         boot = plan.candidate.facts.boot.id
-        context.begin(Mark(context.run, POWER_OFF.name, boot, why=self._wanted.reason).fields(comes=True))
-        outage = NodeOutage(
-            self._session, plan.name, self._wanted, context.run, POWER_OFF,
-            boot=boot, reason=self._wanted.reason, limit=self._limit_of_pods,
-        )  # fmt: skip
+        mark = self._dated(plan.host, Mark(context.run, POWER_OFF.name, boot, why=self._wanted.reason))
+        context.begin(mark.fields(comes=True))
+        outage = NodeOutage(self._session, plan.name, self._wanted, context.run, POWER_OFF, mark=mark, limit=self._limit_of_pods)
         try:
             moved = outage.take(context)
             empty = self._emptied(plan, context)
@@ -153,6 +156,13 @@ class Turning:
         finally:
             self.away.discard(plan.host)
         return f"off after {passed:.0f} s: {seen}; {empty}; it stays cordoned, with the mark of this run"
+
+    def _dated(self, host: str, mark: Mark) -> Mark:
+        """With what ends while the machine is off. Raises NotDone: afterwards nobody can read it."""
+        try:
+            return self._ends(host).into(mark)
+        except (RemoteError, CertificateError) as error:
+            raise NotDone(f"its certificates cannot be read, and nobody would know until when it may stay off: {error}") from None
 
     def _emptied(self, plan: RebootPlan, context: StepContext) -> str:
         """Waits until no volume is attached, and only pods are left that belong to the node. Raises NotDone."""

@@ -58,6 +58,9 @@ class NodeReport(Document):
     ready: bool | None = None
     why_not_ready: str | None = None
     cordoned: Cordon | None = None
+    wake_by: str | None = Field(
+        default=None, description="when a machine that daytwo turned off must be awake, RFC 3339; null: it is not off"
+    )
     pressures: tuple[str, ...] | None = None
     needs_reboot: bool | None = Field(default=None, description="null: nothing on the node can say it")
     why_reboot: str = ""

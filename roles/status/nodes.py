@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from roles.engine.bounds import EARLIEST, moment
+from roles.engine.bounds import EARLIEST, at_epoch, moment
 from roles.engine.commands import command
+from roles.engine.findings import Finding
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, condition, is_ready
 from roles.engine.kube.fields import kubelet_version, name_of, node_info
@@ -15,6 +16,7 @@ from roles.engine.outage import NodeFate
 from roles.engine.placement import pressures_of
 from roles.engine.table import brief_age, short
 from roles.engine.transaction import in_flight
+from roles.sleeping import asleep, findings, wake_by
 from roles.status.model import Cordon, InFlightReport, LastRun, NodeReport
 
 HEADERS = ("node", "ready", "cordoned", "pressure", "reboot", "last run", "run in flight", "kubelet", "runtime")
@@ -43,6 +45,7 @@ class NodeGlance:
                 "ready": ready,
                 "why_not_ready": None if ready else str(condition(item, "Ready").get("reason") or "no reason"),
                 "cordoned": self._cordon(),
+                "wake_by": by.isoformat() if (by := wake_by(item)) is not None else None,
                 "pressures": tuple(pressures_of(item)),
                 "kubelet": str(kubelet_version(item) or "-"),
                 "runtime": str(node_info(item).get("containerRuntimeVersion") or "-"),
@@ -75,6 +78,9 @@ class NodeGlance:
             yield f"{self.host} needs a reboot ({short(report.why_reboot)}); its plan: {plan} --dry"
         if self.item is None:
             return
+        if asleep(self.item) is not None:
+            yield from (f"{self.host}: {one.place.value}; {one.why}; {one.way_out}" for one in self._dues(now))
+            return
         if not report.ready:
             said = condition(self.item, "Ready")
             why = short(f"{said.get('reason') or 'no reason'}: {said.get('message') or 'no message'}")
@@ -83,6 +89,10 @@ class NodeGlance:
             yield f"{self.host} has {one}; {command('eviction_order')} shows which pods would be evicted first"
         if cordoned := cordon_text(report.cordoned, now):
             yield f"{self.host}: cordoned {cordoned}; {self._way_out(report)}"
+
+    def _dues(self, now: float) -> list[Finding]:
+        assert self.item is not None
+        return findings([self.item], at_epoch(now), None, {name_of(self.item): self.host})
 
     def _way_out(self, report: NodeReport) -> str:
         assert self.fate is not None

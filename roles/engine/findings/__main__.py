@@ -14,6 +14,7 @@ PAGES = {
     "audit.md": ("roles.audit.rules", "AuditRule", "kind | what it is"),
     "autoscaling.md": ("roles.engine.autoscaling.rules", "ScalingRule", "rule | what it is | what to do"),
     "checks.md": ("roles.checks.judge", "MEANINGS", "check | what a pass means"),
+    "power.md": ("roles.sleeping.rules", "SleepRule", "due date | what it is | what to do"),
     "disruption.md": ("roles.engine.disruption.rules", "DisruptionRule", "rule | what it is | what to do"),
 }
 

@@ -32,13 +32,16 @@ _MOST = 64
 @dataclass(frozen=True)
 class Mark:
     """`run` has taken the node out, for the `purpose` of this name. `boot`: the id of the boot that a reboot or a power off ends; `keep`:
-    the run whose cordon the node had before, and keeps, as in CORDONED_BY; `why`: the reason that its operator gave."""
+    the run whose cordon the node had before, and keeps, as in CORDONED_BY; `why`: the reason that its operator gave. `certificate` and
+    `authority`: what ends while a machine is off, as roles/sleeping/ writes and reads it."""
 
     run: str
     purpose: str = "drain"
     boot: str = ""
     keep: str = ""
     why: str = ""
+    certificate: str = ""
+    authority: str = ""
 
     def __str__(self) -> str:
         return self.run + (_FOR_CHANGE if self.purpose == "change" else "")
@@ -104,10 +107,10 @@ def _fields(text: object) -> Mapping[str, Any]:
 
 
 def _mark(found: Mapping[str, Any]) -> Mark | None:
-    values = [found.get(name, "") for name in ("run", "purpose", "boot", "keep", "why")]
+    values = [found.get(name, "") for name in ("run", "purpose", "boot", "keep", "why", "certificate", "authority")]
     if not all(isinstance(value, str) and len(value) <= _MOST for value in values):
         return None
-    run, purpose, boot, keep, why = values
+    run, purpose, boot, keep, *more = values
     if not _RUN.fullmatch(run) or not purpose or (keep and not _RUN.fullmatch(run_of(keep))):
         return None
-    return Mark(run, purpose, boot, keep, why)
+    return Mark(run, purpose, boot, keep, *more)

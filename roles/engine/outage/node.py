@@ -24,8 +24,8 @@ from roles.engine.outage.surge import end_surges
 class NodeOutage:
     """Cordon and drain a node (`take`), what the run does with it, uncordon it (`give_back`); without that it stays cordoned.
 
-    `node`: the name of a Node; `why` in sentences; `boot`, and `reason`, as in its mark. A cordon that the node already has stays at the
-    end, whoever set it, unless `purpose` resumes it. `limit` is that of the run, if it may take other nodes meanwhile.
+    `node`: the name of a Node; `why` in sentences; `boot`, and `reason`, as in its mark, or `mark`: all of it. A cordon that the node has
+    already stays at the end, whoever set it, unless `purpose` resumes it. `limit` is that of the run, if it may take other nodes meanwhile.
     """
 
     def __init__(
@@ -39,11 +39,12 @@ class NodeOutage:
         why: tuple[str, ...] = (),
         boot: str = "",
         reason: str = "",
+        mark: Mark | None = None,
         limit: RunLimit | None = None,
     ) -> None:
         self.node, self.why = node, why
         self._session, self._consents, self._purpose = session, consents, purpose
-        self._mark = Mark(run, purpose.name, boot, why=reason)
+        self._mark = mark or Mark(run, purpose.name, boot, why=reason)
         self._limit = limit or RunLimit(session)
         self._drainer: Drainer | None = None
         #: This outage has cordoned the node (or taken over the cordon of an earlier run), and not uncordoned it.

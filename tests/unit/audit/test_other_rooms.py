@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from roles.audit import Collected, as_text, other_rooms, report
 from roles.engine.findings import Severity
 from roles.engine.kube import Object
+from roles.engine.outage import Mark
 from roles.engine.pairs import mismatches
 from roles.engine.transaction import Refusal
 from roles.engine.tunnels.etcd import EtcdError, EtcdHealth, EtcdMember
@@ -14,6 +15,7 @@ from roles.feature_gates import load
 from roles.pod_resize import Drift
 from tests.unit.audit.fleet import MADE, control_plane, make, rows
 from tests.unit.pairs.world import API, field, flag, well
+from tests.unit.sleeping.world import sleeper
 
 SICK = EtcdError("cp1", "nothing accepts connections", "start it")
 
@@ -90,12 +92,13 @@ def test_a_cordon_that_may_have_been_forgotten() -> None:
         {"metadata": {"name": "w4"}, "spec": {}},
         node("w5", "kubectl-cordon", "2027-01-01T00:00:00Z"),
         node("w6", "daytwo", "2026-11-20T00:00:00Z"),
+        sleeper(Mark("r20261120-000000-0001", "power-off").text(), since="2026-11-20T00:00:00Z"),
     ]
     found = [*other_rooms.cordons(nodes, datetime(2026, 11, 28, tzinfo=UTC))]
     assert [(one.place.name, one.why) for one in found[:2]] == [
         ("w1", "cordoned by kubectl-cordon (Update), for 8d"),
         ("w3", "cordoned by <b>someone\\n (Update), and it is not known since when"),
     ]
-    assert (found[2].place.name, found[3].place.name) == ("w5", "w6"), "a time to come is no time"
+    assert [one.place.name for one in found[2:]] == ["w5", "w6"], "a time to come is no time, and what is off has due dates"
     assert "undo it (pyinfra" in found[3].way_out and "--data run=r20261120-000000-0001)" in found[3].way_out
     assert "nodes=w1 --data force=true" in found[0].way_out and found[0].severity is Severity.warning

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from roles import sleeping
 from roles.checks import ClusterFound, Evidence, judge, report
 from roles.checks.evidence import KUBELET, Health, of_observation
 from roles.checks.judge import CHECKS, RULES
@@ -19,10 +21,12 @@ from roles.engine.findings.render import exit_code
 from roles.engine.node_lint import NodeRule
 from roles.engine.starting import Cause, Obstacle, Stops
 from roles.priority_classes import ObservedClasses
+from roles.sleeping import Ends, SleepRule
 from tests.unit.autoscaling.world import hpa
 from tests.unit.checks.world import APISERVER, CONFIGURATION, READY, evidence, failed, moments, verdicts
 from tests.unit.node import node
 from tests.unit.node.node import parse
+from tests.unit.sleeping.world import OFF, marked, sleeper
 
 SCHEDULER = ("kube-scheduler",)
 CONTROL_PLANE = {"kube-apiserver": APISERVER, "kube-scheduler": SCHEDULER}
@@ -272,7 +276,7 @@ def test_priority_classes() -> None:
     for value, outcome, why in ((1000, "pass", "web"), (5, "fail", "web: value differs (it is 5, wanted 1000)")):
         live = {"web": {"metadata": {"name": "web", "managedFields": []}, "value": value}}
         found = judge.cluster(desired, ClusterFound(ObservedClasses(classes=live)))
-        assert [one.outcome for one in found] == [outcome, "skip", "skip", "skip"]
+        assert [one.outcome for one in found] == [outcome, *["skip"] * 4]
         assert (found[0].check, found[0].why) == ("priority-classes", why)
 
 
@@ -286,7 +290,7 @@ def test_workloads_and_their_class() -> None:
 def test_the_cluster_without_an_api_or_without_desired_objects() -> None:
     desired = of_the_cluster([("w1", {"priority_classes": "web=5"}.get)])
     assert desired.classes is not None and desired.budgets is None
-    assert [one.outcome for one in judge.cluster(desired, ClusterFound("the API is away"))] == ["unknown", "skip", "skip", "skip"]
+    assert [one.outcome for one in judge.cluster(desired, ClusterFound("the API is away"))] == ["unknown", *["skip"] * 4]
     assert {one.outcome for one in judge.cluster(ClusterDesired(), ClusterFound())} == {"skip"}
 
 
@@ -396,3 +400,15 @@ def test_a_program_gets_the_results_that_apply_with_the_rules_of_their_findings(
         ("daemon-reload", "fail", [str(NodeRule.UNIT)]),
     ]
     assert made["ignored"] == ["w1: process 7 ..."]
+
+
+@pytest.mark.parametrize(
+    ("day", "outcome", "why"),
+    [(0, "pass", "wake it before 2027-10-23"), (310, "fail", "wake it before 2027-10-23"), (330, "fail", "should have been awake since")],
+)
+def test_machines_that_are_off(day: int, outcome: str, why: str) -> None:
+    now = OFF + timedelta(days=day)
+    found = sleeping.findings([sleeper(marked(Ends(OFF, OFF + timedelta(days=365))))], now, 36, {})
+    told = judge.cluster(ClusterDesired(), ClusterFound(asleep=found))[4]
+    assert (told.check, told.outcome, told.causes) == ("asleep", outcome, () if outcome == "pass" else (SleepRule.CERTIFICATE,))
+    assert why in told.why and "--data power_on=w1" in told.why

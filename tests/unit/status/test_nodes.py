@@ -91,6 +91,18 @@ def test_of_a_machine_that_is_off_the_api_still_speaks() -> None:
     assert cells(NodeGlance("w1", None, still, node_fate(still), ""))["ready"] == "yes, says the API, but it does not answer"
 
 
+def test_a_machine_that_daytwo_turned_off_has_a_due_date_and_nothing_else_is_wrong() -> None:
+    """And its kubelet, too old for the API server, does not hide the date."""
+    item = node(ready="Unknown", manager="daytwo", mark=f'{{"run": "{RUN}", "purpose": "power-off", "why": "for the night"}}')
+    one = NodeGlance("w1", None, item, node_fate(item), "")
+    (said,) = sentences(one)
+    assert (
+        said.startswith(f"w1: off since 2025-12-31 21:00Z by run {RUN}: for the night; nobody has read")
+        and "wake it before 2026-02-05" in said
+    )
+    assert said.endswith("pyinfra INVENTORY deploys/power.py --data power_on=w1") and one.report().wake_by == "2026-02-05T21:00:00+00:00"
+
+
 RUN = "r20260101-000000-aaaa"
 
 
