@@ -16,7 +16,7 @@ from roles.engine.kube.fields import name_of, spec_of, status_of
 from roles.engine.kube.pods import daemon_set, is_over, is_static
 from roles.engine.kube.workloads import node_path
 from roles.engine.objects import NotDone, RevertFailed, Session, Undone
-from roles.engine.outage import Mark, NodeOutage, Purpose, cordon
+from roles.engine.outage import Mark, NodeOutage, Purpose, cordon, node_fate
 from roles.engine.outage.evicting import RunLimit
 from roles.engine.power import Driver, PowerError, switch_of
 from roles.engine.remote import RemoteError
@@ -132,6 +132,7 @@ class Turning:
 
     def _off(self, plan: RebootPlan, context: StepContext) -> str:
         machine = self._machines[plan.host]
+        self._check_free(plan)
         witnesses = machine.witnesses(self._session, plan.candidate.node)
         check_running(witnesses)
         boot = plan.candidate.facts.boot.id
@@ -167,16 +168,31 @@ class Turning:
     def _emptied(self, plan: RebootPlan, context: StepContext) -> str:
         """Waits until no volume is attached, and only pods are left that belong to the node. Raises NotDone."""
         deadline = Deadline(DETACH_SECONDS)
-        while left := self._left(plan):
+        while left := self._left(plan, context.run):
             if why := context.stopped():
                 raise NotDone(f"the run halts ({why})")
             deadline.pause(LOOK_AGAIN, late=NotDone(f"after {deadline.seconds:.0f} s {'; '.join(left)}"))
         return "no volume attached, only pods of DaemonSets and static pods left"
 
-    def _left(self, plan: RebootPlan) -> list[str]:
+    def _node(self, plan: RebootPlan) -> Object:
+        """As it is now. Raises NotDone, ApiFailure."""
         node = self._session.fetch(plan.path)
         if node is None or uid(node) != plan.uid:
             raise NotDone("its Node object was deleted or recreated")
+        return node
+
+    def _check_free(self, plan: RebootPlan) -> None:
+        """Nobody else has cordoned it since the plan. Raises NotDone, ApiFailure."""
+        fate = POWER_OFF.seen(node_fate(self._node(plan)))
+        if fate.cordon == "theirs":
+            raise NotDone(f"{fate.by} has cordoned it since the plan: it is theirs, and stays on")
+
+    def _left(self, plan: RebootPlan, run: str) -> list[str]:
+        node = self._node(plan)
+        fate = node_fate(node)
+        if fate.cordon != "ours" or fate.mark is None or fate.mark.run != run:
+            who = f"{fate.by} has cordoned it" if fate.cordon else "someone has uncordoned it"
+            raise NotDone(f"{who} meanwhile: it stays on")
         attached = self._session.fetch_all("/apis/storage.k8s.io/v1/volumeattachments")
         return still_there(plan.name, node, attached, self._proof.pods(plan.booted))
 
