@@ -18,6 +18,8 @@ ASKED = {
     "static-cpu-manager", "reboot", "metrics-api", "autoscaler-unknown", "scale-on-cpu", "right-size", "turn-off", "turn-off-for-the-night",
     "reclaimable-machine",
     "wake-for-a-deployment",
+    "static-cpu-manager", "reboot", "metrics-api", "autoscaler-unknown", "scale-on-cpu", "right-size", "turn-off",
+    "machine-does-not-wake", "turn-off-for-the-night",
 }  # fmt: skip
 
 
@@ -142,7 +144,7 @@ def test_each_has_the_same_rooms_and_is_read_by_a_test(path: Path) -> None:
     assert found.title
     assert found.rooms == SECTIONS
     assert any(isinstance(item, Command) for item in found.items), "no commands"
-    tests = (ROOT / "tests/integration/test_runbooks.py").read_text()
+    tests = "".join((ROOT / f"tests/integration/test_{name}.py").read_text() for name in ("runbooks", "power"))
     assert f'"{path.stem}"' in tests, f"no test does what {path.name} says"
 
 
