@@ -182,8 +182,8 @@ class Turning:
         return node
 
     def _check_free(self, plan: RebootPlan) -> None:
-        """Nobody else has cordoned it since the plan. Raises NotDone, ApiFailure."""
-        fate = POWER_OFF.seen(node_fate(self._node(plan)))
+        """Nobody but daytwo has cordoned it since the plan. Raises NotDone, ApiFailure."""
+        fate = node_fate(self._node(plan))
         if fate.cordon == "theirs":
             raise NotDone(f"{fate.by} has cordoned it since the plan: it is theirs, and stays on")
 

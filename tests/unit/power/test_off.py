@@ -77,12 +77,16 @@ def planned(world: World) -> Any:
     return SimpleNamespace(host="w1", name="w1", path="/api/v1/nodes/w1", uid=item["metadata"]["uid"], candidate=candidate, booted=booted)
 
 
-def test_it_goes_off_when_its_pods_have_left_and_its_volumes_are_detached(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("drained_by", ["", "r20251224-080000-01d0"])
+def test_it_goes_off_when_its_pods_have_left_and_its_volumes_are_detached(monkeypatch: pytest.MonkeyPatch, drained_by: str) -> None:
+    """Also one that an earlier run has cordoned, whose cordon it keeps."""
     world = World(monkeypatch)
+    if drained_by:
+        world.node("w1").update(node("w1", manager="daytwo", mark=drained_by))
     said = turned(world)._off(planned(world), context(run=RUN))
     assert world.ordered_at >= world.left_at + DETACHED_AFTER and world.at_order == {"pods": [], "volumes": []}
     assert "no volume attached, only pods of DaemonSets and static pods left; it stays cordoned" in said
-    assert read_mark(world.node("w1")) == ENDS.into(Mark(RUN, POWER_OFF.name, BOOT, why="for the night"))
+    assert read_mark(world.node("w1")) == ENDS.into(Mark(RUN, POWER_OFF.name, BOOT, drained_by, "for the night"))
 
 
 def test_an_api_that_is_away_shuts_nothing_down(monkeypatch: pytest.MonkeyPatch) -> None:
