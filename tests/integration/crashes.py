@@ -245,7 +245,7 @@ class Lane:
 
     def clean(self, confirmed: bool = False) -> None:
         """As if daytwo had never been on this node, and the gates as before."""
-        self.lab.run(self.lock_host, f"cd {HOME} 2>/dev/null || exit 0; flock -w 30 cluster.lock rm -f cluster")
+        operator.release_cluster(self.lab, self.lock_host)
         self.run(
             "systemctl stop daytwo-recover.timer 2>/dev/null; "
             f"rm -rf {HOME} /etc/systemd/system/daytwo-recover.* /etc/systemd/system/multi-user.target.wants/daytwo-recover.service"
@@ -442,7 +442,7 @@ class Lane:
             rows = [re.split(" {2,}", line) for line in told.out.splitlines() if line.startswith(f"{self.node} ")]
             outcomes = {row[5] for row in rows if row[1:2] == [self.component] and len(row) > 5}
             assert outcomes == {state}, f"{state} on the node; the operator's table says {outcomes}"
-            held = self.lab.run(self.lock_host, f"cat {HOME}/cluster", check=False).stdout
+            held = operator.holder_of_cluster(self.lab, self.lock_host)
             assert not held, f"the run ended and left the cluster's lock on {self.lock_host}:\n{held}"
         self._check_pod(container, case.fault in RESTARTS or case.context == BOOT)
         return state

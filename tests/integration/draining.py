@@ -29,7 +29,6 @@ KINDS = "deployments,statefulsets,daemonsets,jobs,poddisruptionbudgets,pods"
 # Ignores the order to end until the grace period is over.
 STUBBORN = "trap '' TERM; while :; do sleep 1 & wait $!; done"
 ANYWHERE = [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}]
-LOCK = "/var/lib/daytwo/cluster"
 
 
 def get(lab: Lab, *what: str) -> dict[str, Any]:
@@ -169,5 +168,5 @@ def open_session(lab: Lab) -> Iterator[Session]:
 def killed(lab: Lab, run: Started) -> str:
     run.send(signal.SIGKILL)
     run.end()
-    wait_for(lambda: lab.run("cp1", f"flock -n {LOCK}.lock true", check=False).returncode == 0, "the lock to be let go")
+    operator.wait_for_the_lock(lab)
     return run_of(run)

@@ -134,9 +134,25 @@ class Started:
         return any(code not in (0, 1, 3) for code in codes)
 
 
-def release_cluster(lab: Lab) -> None:
+# daytwo's record on a node; on the first control-plane node of a run, who holds the cluster. A run locks the file beside it.
+_RECORD = "/var/lib/daytwo"
+_HELD = f"{_RECORD}/cluster"
+
+
+def holder_of_cluster(lab: Lab, host: str = "") -> str:
+    """Who holds the cluster, as the host that has its lock says it; "" for nobody."""
+    return lab.run(host or lab.control_planes[0], f"cat {_HELD}", check=False).stdout
+
+
+def wait_for_the_lock(lab: Lab, host: str = "") -> None:
+    """Until the run that was killed, or cut off, locks it no more."""
+    asked = host or lab.control_planes[0]
+    wait_for(lambda: lab.run(asked, f"flock -n {_HELD}.lock true", check=False).returncode == 0, "the lock to be let go")
+
+
+def release_cluster(lab: Lab, host: str = "") -> None:
     """As if the run that was killed had never held the cluster. A node that has no record of daytwo's holds nothing."""
-    lab.run(lab.control_planes[0], "cd /var/lib/daytwo 2>/dev/null || exit 0; flock -w 60 cluster.lock rm -f cluster")
+    lab.run(host or lab.control_planes[0], f"[ ! -d {_RECORD} ] || flock -w 60 {_HELD}.lock rm -f {_HELD}")
 
 
 def end_started(lab: Lab) -> bool:
@@ -232,7 +248,7 @@ def pods(lab: Lab) -> dict[str, tuple[int, str, str]]:
 def forget(lab: Lab, *nodes: str) -> None:
     """As if daytwo had never been on these nodes (all, when none is named): no record, no unit at boot. No change may be in flight."""
     boot = "daytwo-recover.*"
-    gone = f"rm -rf /var/lib/daytwo /etc/systemd/system/{boot} /etc/systemd/system/multi-user.target.wants/{boot}; systemctl daemon-reload"
+    gone = f"rm -rf {_RECORD} /etc/systemd/system/{boot} /etc/systemd/system/multi-user.target.wants/{boot}; systemctl daemon-reload"
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda node: lab.run(node, gone), nodes or lab.nodes))
 

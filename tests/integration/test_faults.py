@@ -455,7 +455,7 @@ def test_a_dead_holder(lab: Lab, node: Node, second: Node) -> None:
     run.wait_for("soaking")
     run.send(signal.SIGKILL)
     dead, change = run_of(run), node.change()
-    wait_for(lambda: lab.run("cp1", f"flock -n {HOME}/cluster.lock true", check=False).returncode == 0, "the lock to be let go")
+    operator.wait_for_the_lock(lab)
     for more in ({}, {"take_over": "r20260101-000000-0000"}):
         refused = pyinfra("feature_gates", *gates(second, **more)).ended(1)
         assert re.search(
@@ -480,12 +480,10 @@ def held_on_the_first(node: Node, second: Node, gate: str = ON, **more: str) -> 
     return held("wait", node, "-y", *data(feature_gates=gate, only=f"{node.name},{second.name}", **more))
 
 
-def lose_the_lock(node: Node) -> str:
-    """The run's connection to the node of the cluster's lock is cut, and the lock let go; that node."""
-    keeper = node.lab.control_planes[0]
-    operator.cut_ssh(node.lab, keeper)
-    wait_for(lambda: node.lab.run(keeper, f"flock -n {HOME}/cluster.lock true", check=False).returncode == 0, "the lock to be let go")
-    return keeper
+def lose_the_lock(node: Node) -> None:
+    """The run's connection to the node of the cluster's lock is cut, and the lock let go."""
+    operator.cut_ssh(node.lab, node.lab.control_planes[0])
+    operator.wait_for_the_lock(node.lab)
 
 
 def test_a_lost_connection_to_the_node_of_the_lock_and_of_the_api(node: Node, second: Node) -> None:
@@ -507,13 +505,13 @@ def test_a_lost_connection_to_the_node_of_the_lock_and_of_the_api(node: Node, se
     confirmed(again, second)
 
     run = held_on_the_first(node, second, f"{GATE}=absent")
-    keeper = lose_the_lock(node)
+    lose_the_lock(node)
     node.go()
     told = run.end().ended(0)
     for which in (node, second):
         row(told, which, "confirmed")
         assert not which.effective()
-    assert node.lab.run(keeper, f"cat {HOME}/cluster", check=False).stdout == ""
+    assert operator.holder_of_cluster(node.lab) == ""
 
 
 def test_a_run_whose_lock_was_taken_over_writes_nothing_more(node: Node, second: Node) -> None:
