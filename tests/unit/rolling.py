@@ -84,8 +84,9 @@ class Cluster(Server):
 
     def delete(self, path: str, uid: str, timeout: float = 0, *, version: str = "", dry_run: bool = False) -> None:
         super().delete(path, uid, version=version)
-        if path.startswith(PODS):
-            self._roll(f"{self.workloads}/{path.rpartition('/')[2].removesuffix('-0')}")
+        owner = f"{self.workloads}/{path.rpartition('/')[2].removesuffix('-0')}"
+        if path.startswith(PODS) and owner in self.objects:
+            self._roll(owner)
 
     def others_write(self, name: str, changes: Mapping[str, Any]) -> None:
         """Someone else changes the template of a workload."""

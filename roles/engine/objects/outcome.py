@@ -6,6 +6,10 @@ from typing import ClassVar
 
 from roles.engine.context import Outcome
 
+#: Of an object that somebody deleted: it is not daytwo's to bring back.
+DELETED_SINCE = "it was deleted after daytwo read it; run this again"
+NOTHING_TO_REVERT = "it was deleted meanwhile, so there is nothing to revert"
+
 
 class NotDone(Exception):
     """The object does not have the desired state; says why."""

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from roles.engine.api import Api, ApiFailure, Forbidden
+from roles.engine.api import Api, ApiFailure, Conflict, Forbidden, NotFound
 from roles.engine.context import Say, StepContext
 from roles.engine.folding import counted
 from roles.engine.kube import Object, controller, full_name, is_ending, is_ready, preconditions, uid, version
@@ -18,7 +18,7 @@ from roles.engine.kube.pods import is_alive, node_of, pod_path
 from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects, namespaced, node_path
 from roles.engine.objects import workload_rollout
 from roles.engine.objects.kind import ObjectChange, ObjectPath, nested
-from roles.engine.objects.outcome import ChangedByOthers, NotDone, RevertFailed, Undone, Unknown
+from roles.engine.objects.outcome import DELETED_SINCE, NOTHING_TO_REVERT, ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
 from roles.engine.objects.session import Session
 from roles.engine.objects.write import ObjectWriter
 from roles.engine.timeouts import LOOK_AGAIN, Deadline, patient
@@ -177,9 +177,13 @@ class RollOuts:
 
     def carry_out(self, change: TemplateChange, reverting: Callable[[], object] = lambda: None) -> str:
         """Write a template and roll it out, or revert it; returns the proof. `reverting` is called right before a revert, and raises
-        nothing. Raises Undone, ChangedByOthers, RevertFailed, and an ApiError of REFUSED or NotDone if nothing was written."""
+        nothing. Raises Undone, ChangedByOthers, Gone, RevertFailed, and an ApiError of REFUSED or NotDone if nothing was written."""
         try:
             self._write(change)
+        except (NotFound, Conflict) as error:
+            if self.session.is_gone(change.path, change.uid):
+                raise Gone(DELETED_SINCE) from error
+            raise
         except Unknown as error:
             why = str(error)
         else:
@@ -192,9 +196,11 @@ class RollOuts:
         reverting()
         try:
             proof = self._revert(change)
-        except ChangedByOthers as error:
-            raise ChangedByOthers(f"{why}; {error}") from error
+        except (ChangedByOthers, Gone) as error:
+            raise type(error)(f"{why}; {error}") from error
         except Exception as error:
+            if self.session.is_gone(change.path, change.uid):
+                raise Gone(f"{why}; {NOTHING_TO_REVERT}") from error
             state = (
                 f"{str(error) or repr(error)}. STATE UNKNOWN, check: kubectl get {change.look} -o yaml; REPAIR BY HAND: {change.by_hand}"
             )
@@ -222,7 +228,7 @@ class RollOuts:
         def write() -> None:
             there = self.session.fetch(change.path)
             if there is None or uid(there) != change.uid:
-                raise ChangedByOthers("it was deleted meanwhile, so there is nothing to revert")
+                raise Gone(NOTHING_TO_REVERT)
             if not back.changed(there):
                 return
             if why := change.meddled(there):
@@ -272,7 +278,7 @@ class RollOuts:
         while True:
             found = self.session.fetch(path)
             if found is None or uid(found) != workload_uid:
-                raise NotDone("it was deleted during its roll-out")
+                raise Gone("it was deleted during its roll-out")
             if why := changed(found):
                 raise NotDone(why)
             if revisions is None:

@@ -106,6 +106,13 @@ class Session:
     def fetch(self, path: str) -> dict[str, Any] | None:
         return self.asked(lambda api: find_object(api, path))
 
+    def is_gone(self, path: str, of: str) -> bool:
+        """The API server says that the object with the UID `of` is not at `path`, or no longer. One request; False without an answer."""
+        with contextlib.suppress(ApiFailure):
+            found = self._once(lambda api: find_object(api, path), "look")
+            return found is None or uid(found) != of
+        return False
+
     def fetch_all(self, path: str, fields: str = "", labels: str = "") -> list[dict[str, Any]]:
         return self.asked(lambda api: list_objects(api, path, fields=fields, labels=labels))
 
@@ -138,8 +145,8 @@ class Session:
 
     def deleted(self, path: str, item: Object, of_version: str = "", *, grace: int | None = None) -> None:
         """Delete exactly this object (if given, at resourceVersion `of_version`, or with `grace` seconds to end). It is no error if the
-        object is gone already, or is being deleted after a lost answer. Raises an ApiError of REFUSED if it surely was not deleted,
-        NotDone, and Unknown."""
+        object is gone already, another one has its name, or it is being deleted after a lost answer. Raises an ApiError of REFUSED if it
+        surely was not deleted, NotDone, and Unknown."""
 
         def delete(api: Api) -> None:
             with contextlib.suppress(NotFound):
@@ -155,7 +162,11 @@ class Session:
                 raise NotDone("it was changed after daytwo read it, and is not deleted; run this again")
             return False
 
-        self._settled(path, delete, gone, "there was no answer to its deletion ({}); when last read, it still existed")
+        try:
+            self._settled(path, delete, gone, "there was no answer to its deletion ({}); when last read, it still existed")
+        except Conflict:
+            if not self.is_gone(path, uid(item)):
+                raise
 
     def _settled(
         self, path: str, send: Callable[[Api], T], done: Callable[[Object | None], bool], unknown: str

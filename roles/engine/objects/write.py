@@ -7,14 +7,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from roles.engine.api import Api, ApiFailure, Conflict
+from roles.engine.api import Api, ApiFailure, Conflict, NotFound
 from roles.engine.context import ClusterStep, Say, StepContext
 from roles.engine.kube import Object, field_managers, is_ending, uid, version
 from roles.engine.kube.field_managers import FIELD_MANAGER
 from roles.engine.kube.fields import finalizers_of, with_meta
 from roles.engine.objects.diffs import object_diff
 from roles.engine.objects.kind import Kind, ObjectChange, ObjectPath, Request, foreign, left_as_it_is, nested
-from roles.engine.objects.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
+from roles.engine.objects.outcome import DELETED_SINCE, NOTHING_TO_REVERT, ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
 from roles.engine.objects.session import REFUSED, Session
 from roles.engine.timeouts import LOOK_AGAIN, Deadline
 from roles.engine.transaction import ChangedField
@@ -109,6 +109,11 @@ class ObjectWriter:
         context.begin([{"path": list(one.path), "before": one.before, "after": one.after} for one in change.fields])
         try:
             return self.write(change, context)
+        except (NotFound, Conflict) as error:
+            # Between the read and the write.
+            if change.before is not None and self.session.is_gone(change.path, uid(change.before)):
+                raise Gone(DELETED_SINCE) from error
+            raise
         except Unknown as error:
             look = f"kubectl get {change.look} -o yaml --show-managed-fields"
             raise Unknown(f"STATE UNKNOWN: {error}. Check it: {look}; the same command, run again, continues") from error
@@ -127,7 +132,7 @@ class ObjectWriter:
             if found is not None:
                 raise NotDone("someone else has created it since the plan was made; run this again")
         elif found is None or uid(found) != uid(change.before):
-            raise Gone("it was deleted after daytwo read it; run this again")
+            raise Gone(DELETED_SINCE)
         elif not change.is_as_before(found):
             raise NotDone("it was changed after daytwo read it; run this again")
         return found
@@ -167,7 +172,7 @@ class ObjectWriter:
         except Exception as error:
             if written is None:
                 raise
-            raise self._reverted(change, error, partial(self._back, change, written), context.say) from error
+            raise self._reverted(change, uid(written), error, partial(self._back, change, written), context.say) from error
 
     def _drop(self, change: ObjectChange, paths: tuple[ObjectPath, ...]) -> Object | None:
         """The object without these fields."""
@@ -192,8 +197,10 @@ class ObjectWriter:
     def _applied(
         self, change: ObjectChange, manifest: Mapping[str, Any], there: Object | None, done: Callable[[Object], bool], force: bool
     ) -> Object:
-        pinned = _pinned(manifest, there) if there is not None else manifest
-        first = pinned if change.kind.versioned else manifest
+        # With its UID: an apply would recreate an object that somebody deleted after the read.
+        own = with_meta(manifest, uid=uid(there)) if there is not None else manifest
+        pinned = _pinned(own, there) if there is not None else own
+        first = pinned if change.kind.versioned else own
         try:
             return self.session.written(change.path, lambda api: api.apply(change.path, first, force=force), done)
         except Conflict as error:
@@ -210,15 +217,20 @@ class ObjectWriter:
             raise NotDone(f"it is not as written when read back: {', '.join(wrong)}; a webhook or another manager changes it")
         return f"read back: field manager {FIELD_MANAGER}{'' if change.kind.marked(found) else ' NOT PROVEN'}"
 
-    def _reverted(self, change: ObjectChange, error: Exception, back: Callable[[], str], say: Say) -> Exception:
-        """Revert what this run wrote, but nothing that someone else has set since; the exception says how that ended."""
+    def _reverted(self, change: ObjectChange, of: str, error: Exception, back: Callable[[], str], say: Say) -> Exception:
+        """Revert what this run wrote to the object with the UID `of`, but nothing that someone else has set since; the exception says how
+        that ended."""
         why = str(error) or repr(error)
         say(f"  {change.key}: {why}; reverting")
         try:
             done = back()
-        except (Gone, ChangedByOthers, RevertFailed) as other:
-            return type(other)(f"{why}; {other}")
+        except ChangedByOthers as other:
+            return ChangedByOthers(f"{why}; {other}")
         except Exception as other:
+            if isinstance(other, Gone) or self.session.is_gone(change.path, of):
+                return Gone(f"{why}; {NOTHING_TO_REVERT}")
+            if isinstance(other, RevertFailed):
+                return RevertFailed(f"{why}; {other}")
             return RevertFailed(
                 f"{why}; and the revert is not proven: {str(other) or repr(other)}. STATE UNKNOWN, check: kubectl get"
                 f" {change.look} -o yaml; REPAIR BY HAND: {self.by_hand(change)}"
@@ -238,7 +250,7 @@ class ObjectWriter:
         """The object that this run wrote. Raises Gone, ChangedByOthers."""
         found = self.session.fetch(change.path)
         if found is None or uid(found) != uid(written):
-            raise Gone("it was deleted meanwhile, so there is nothing to revert")
+            raise Gone(NOTHING_TO_REVERT)
         if other := change.meddled(found):
             raise ChangedByOthers(other)
         return found
@@ -264,7 +276,7 @@ class ObjectWriter:
             if isinstance(error, ChangedByOthers) and not wrote:
                 raise
             own = [replace(one, after=wrote[one.path]) for one in change.fields if one.path in wrote]
-            raise self._reverted(change, error, partial(self._reset, change, own), context.say) from error
+            raise self._reverted(change, uid(change.before or {}), error, partial(self._reset, change, own), context.say) from error
         try:
             more = self.followed(change)
         except ApiFailure as error:
@@ -273,11 +285,11 @@ class ObjectWriter:
 
     def put_back(self, change: ObjectChange, why: str, say: Say) -> Exception:
         """Revert a patch that is done, because of `why`; the exception says how that ended: Undone, Gone, ChangedByOthers, RevertFailed."""
-        return self._reverted(change, NotDone(why), partial(self._reset, change, change.fields), say)
+        return self._reverted(change, uid(change.before or {}), NotDone(why), partial(self._reset, change, change.fields), say)
 
     def _reset(self, change: ObjectChange, wrote: Sequence[ChangedField]) -> str:
         """Each field that still has what this run wrote gets its old value. Raises Gone, and ChangedByOthers if others have changed one."""
-        found, has = self._same(change, "it was deleted meanwhile, so there is nothing to revert"), change.kind.has
+        found, has = self._same(change, NOTHING_TO_REVERT), change.kind.has
         theirs = left_as_it_is(change.kind, found, foreign(change.kind, found, wrote))
         left = [one for one in wrote if has(found, one.path, one.after) and not has(found, one.path, one.before)]
         proof = "it has nothing that this run wrote, read back"
@@ -312,7 +324,7 @@ class ObjectWriter:
 
     def current(self, change: ObjectChange, fields: Sequence[ChangedField]) -> Object:
         """The object now. Raises Gone, and ChangedByOthers if a field has neither its `before` nor its `after`."""
-        found = self._same(change, "it was deleted after daytwo read it; run this again")
+        found = self._same(change, DELETED_SINCE)
         if why := left_as_it_is(change.kind, found, foreign(change.kind, found, fields)):
             raise ChangedByOthers(why)
         return found

@@ -21,7 +21,7 @@ from roles.engine.kube.field_managers import entries, managers, others
 from roles.engine.kube.fields import name_of, spec_of
 from roles.engine.kube.matching import UNSCHEDULABLE as UNSCHEDULABLE_TAINT
 from roles.engine.kube.workloads import node_path
-from roles.engine.objects import ChangedByOthers, Kind, NotDone, ObjectChange, ObjectPath, ObjectWriter, Session
+from roles.engine.objects import ChangedByOthers, Gone, Kind, NotDone, ObjectChange, ObjectPath, ObjectWriter, Session
 from roles.engine.outage.mark import MARKS, OUTAGE, Mark, parse_mark, read_mark, run_of
 from roles.engine.outage.model import NodeFate
 from roles.engine.transaction import ChangedField
@@ -146,15 +146,17 @@ def give_back(session: Session, node: str, node_uid: str, runs: Collection[str],
     for left in reversed(range(_TRIES)):
         found = session.fetch(node_path(node))
         if found is None or uid(found) != node_uid:
-            return CordonBack(why="the node was deleted")
+            break
         back = cordon_back(found, runs, before)
         try:
             proof = writer.carry_out(back.change, context.beginning()) if back.change else ""
             return replace(back, why=proof if back.done else back.why)
+        except Gone:
+            break
         except ChangedByOthers:
             if not left:
                 raise
-    raise AssertionError  # the last try returns or raises
+    return CordonBack(why="the node was deleted")
 
 
 class CordonWriter(ObjectWriter):

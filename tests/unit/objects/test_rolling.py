@@ -194,22 +194,41 @@ def recreated(world: World) -> None:
     world.objects[world.path]["metadata"]["uid"] = "another"
 
 
-@forms
-@pytest.mark.parametrize(
-    ("number", "act", "words"), [(1, World.others, ": left as it is now"), (2, World.others, ""), (1, gone, "it was deleted meanwhile, so"),
-                                 (1, recreated, "it was deleted meanwhile, so")],
-)  # fmt: skip
-def test_what_somebody_else_has_set_meanwhile_stays(form: Form, number: int, act: Callable[[World], None], words: str) -> None:
+def meddled(form: Form, number: int, when: str, act: Callable[[World], None]) -> ClusterStep:
+    """The end of a run after which the workload is as somebody's act at the numbered write left it, and which wrote it no more."""
     world, left = World(form), list[Any]()
+
+    def now() -> Any:
+        found = world.objects.get(world.path)
+        return found and copy.deepcopy((found["metadata"]["uid"], found["spec"]))
 
     def meddle() -> None:
         act(world)
-        left.append(copy.deepcopy(world.objects.get(world.path)))
+        left.append(now())
 
-    world.at_write(number, "after" if number == 1 else "before", meddle)
+    world.at_write(number, when, meddle)
     step = world.run()
-    assert step.outcome == "foreign" and words in step.why and (act is not World.others or form.meddled in step.why), step.why
-    assert world.objects.get(world.path) == left[0] and len(world.writes) == number
+    assert now() == left[0] and len(world.writes) == number, step.why
+    return step
+
+
+@forms
+@pytest.mark.parametrize(("number", "when", "words"), [(1, "after", ": left as it is now"), (2, "before", "")])
+def test_what_somebody_else_has_set_meanwhile_stays(form: Form, number: int, when: str, words: str) -> None:
+    step = meddled(form, number, when, World.others)
+    assert step.outcome == "foreign" and words in step.why and form.meddled in step.why, step.why
+
+
+@forms
+@pytest.mark.parametrize("act", [gone, recreated])
+@pytest.mark.parametrize(
+    ("number", "when", "words"),
+    [(1, "before", "after daytwo read it"), (1, "after", "meanwhile, so there is nothing to revert"),
+     (2, "before", "meanwhile, so there is nothing to revert"), (2, "after", "during its roll-out")],
+)  # fmt: skip
+def test_a_workload_that_somebody_deletes_is_gone(form: Form, number: int, when: str, words: str, act: Callable[[World], None]) -> None:
+    step = meddled(form, number, when, act)
+    assert step.outcome == "gone" and f"it was deleted {words}" in step.why, step.why
 
 
 @forms

@@ -126,7 +126,7 @@ def thing(kind: Kind, value: Any, uid: str = "u1", manager: str = "daytwo") -> d
 
 class Store:
     """A session with one object. `keeps`: what the API server makes of each write; `conflicts`: how many writes meet a controller's own;
-    `owners`: who else owns a field that an apply changes."""
+    `owners`: who else owns a field that an apply changes; `race`: what somebody does right before the numbered write."""
 
     def __init__(self, kind: Kind, there: dict[str, Any] | None, keeps: Callable[[Any], Any] = lambda value: value) -> None:
         self.kind, self.there, self.keeps, self.conflicts = kind, there, keeps, 0
@@ -135,6 +135,8 @@ class Store:
         self.refuses = False
         self.meddle: Callable[[], None] = lambda: None
         self.meanwhile: Callable[[], None] | None = None
+        self.race: tuple[int, Callable[[], None]] | None = None
+        self.writes = 0
         self.sent: list[tuple[str, dict[str, Any]]] = []
 
     def fetch(self, path: str) -> dict[str, Any] | None:
@@ -142,6 +144,9 @@ class Store:
         return copy.deepcopy(self.there)
 
     unconflicted = Session.unconflicted
+
+    def is_gone(self, path: str, of: str) -> bool:
+        return (found := self.fetch(path)) is None or found["metadata"]["uid"] != of
 
     def written(self, path: str, send: Callable[[Any], Any], done: Callable[[Any], bool]) -> Any:
         made = send(self)
@@ -163,7 +168,18 @@ class Store:
         assert path == (f"{self.path}/resize" if self.kind is RESIZED else self.path)
         return self._sent("patch", body)
 
+    def _turn(self, verb: str, uid: str) -> None:
+        """Somebody's race; and what the API server says of a write for another object than is there."""
+        self.writes += 1
+        if self.race and self.race[0] == self.writes:
+            self.race[1]()
+        if self.there is None and verb != "apply":
+            raise NotFound("cp1", self.path, "404", "-")
+        if uid and (self.there is None or self.there["metadata"]["uid"] != uid):
+            raise Conflict("cp1", self.path, "409: uid", "-")
+
     def _sent(self, verb: str, body: dict[str, Any]) -> dict[str, Any]:
+        self._turn(verb.split(" ", maxsplit=1)[0], body["metadata"].get("uid", ""))
         self.sent.append((verb, body))
         if self.conflicts:
             self.conflicts -= 1
@@ -177,7 +193,7 @@ class Store:
         return self.there
 
     def deleted(self, path: str, item: dict[str, Any], of_version: str = "") -> None:
-        assert self.there is not None and item["metadata"]["uid"] == self.there["metadata"]["uid"]
+        self._turn("delete", item["metadata"]["uid"])
         self.there = None
 
 
@@ -443,6 +459,41 @@ def test_a_revert_that_does_not_hold_says_what_to_do_by_hand(kind: Kind) -> None
         f"kubectl get {kind.short or kind.name} {f'-n {where(kind)} ' if where(kind) else ''}web -o yaml" in said
         and "REPAIR BY HAND" in said
     )
+
+
+def raced(kind: Kind, before: dict[str, Any] | None, one: ObjectChange, write: int, now: str, *, proven: bool) -> tuple[str, Store]:
+    """How a change ends whose object somebody deletes (`now` is ""), or recreates with this UID, right before this write of the run's."""
+    store = Store(kind, before)
+    store.race = (write, lambda: setattr(store, "there", thing(kind, 3, now, "helm") if now else None))
+    api: Any = Lossy(store, NoApi(""), "before", others=99)
+    writing = Writer(Session(lambda: api), force=False)
+    writing.problem = None if proven else NotDone("not proven")
+    try:
+        ended = f"done: {carried_out(writing, one)[0]}"
+    except (NotDone, RevertFailed) as error:
+        ended = f"{error.outcome}: {error}"
+    assert store.there == (thing(kind, 3, now, "helm") if now else None), "it is not this run's to bring back"
+    return ended, store
+
+
+@every_written
+@pytest.mark.parametrize("now", ["", "u2"], ids=["deleted", "recreated"])
+@pytest.mark.parametrize("write", [1, 2], ids=["write", "revert"])
+def test_an_object_that_somebody_deletes_between_read_and_write_is_gone(kind: Kind, write: int, now: str) -> None:
+    before = thing(kind, 1)
+    ended, _ = raced(kind, before, change(kind, before), write, now, proven=write == 1)
+    assert ended.startswith("gone: ") and "it was deleted " in ended and (write == 1 or "nothing to revert" in ended), ended
+
+
+@written_whole
+@pytest.mark.parametrize("now", ["", "u2"], ids=["deleted", "recreated"])
+def test_what_somebody_deletes_right_before_daytwo_does_is_removed(kind: Kind, now: str) -> None:
+    """The other object of its name stays. The same with what this run created, and removes since it cannot be proven."""
+    before = thing(kind, 1)
+    ended, _ = raced(kind, before, removal(kind, before), 1, now, proven=True)
+    assert ended.startswith("done: read back: it is gone"), ended
+    ended, _ = raced(kind, None, change(kind, None), 2, now, proven=False)
+    assert ended.startswith("reverted: not proven; what this run created is removed"), ended
 
 
 class Lossy:
