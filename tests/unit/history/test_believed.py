@@ -139,7 +139,11 @@ FINE: list[tuple[Any, ...]] = [
     ("drain", "/api/v1/namespaces/a/pods/x", ["evict", "a/x"], "uid"),
     ("uncordon", NODE, ["metadata", "annotations", "daytwo.dev/cordoned-by"], OBJECTS_RUN),
     ("reboot", NODE, ["metadata", "annotations", "daytwo.dev/reboot"], None, {"cannot_undo": True}),
-    *((deploy, NODE, ["metadata", "annotations", "daytwo.dev/outage"], None) for deploy in ("drain", "uncordon", "reboot", "power")),
+    ("consolidate", NODE, ["spec", "unschedulable"], None),
+    *(
+        (deploy, NODE, ["metadata", "annotations", "daytwo.dev/outage"], None)
+        for deploy in ("consolidate", "drain", "uncordon", "reboot", "power")
+    ),
     ("disruption_budgets", "/apis/policy/v1/namespaces/a/poddisruptionbudgets/x", ["spec", "minAvailable"], 1, {"proof_timeout": 30}),
     ("autoscalers", "/apis/autoscaling/v2/namespaces/a/horizontalpodautoscalers/x", ["spec", "maxReplicas"], 3, {"proof_timeout": None}),
     ("autoscalers", f"{APPS}/deployments/x", LAST, '{"spec": {"replicas": 3}}'),
