@@ -35,6 +35,10 @@ _PLAIN = {
 }
 _LIMIT = ("[HOST...]", "HOST is a host, a group or a pattern of the inventory: --limit HOST.")
 _READS = "Changes nothing"
+#: The headings of data keys in help. A key that more than `_FEW` deploys read is none of those that a deploy is about.
+_OWN, _CONSENTS, _COMMON = "Data keys", "Consents, each for one run (KEY=true, or what the refusal says)", "Keys that many deploys have"
+_FEW = 3
+_ALL = "daytwo.every_key"
 
 
 def keys_of(deploy: str) -> dict[str, dict[str, Any]]:
@@ -106,8 +110,18 @@ class Deploy(click.Command):
             if text := example(str(self.name)):
                 formatter.write(f"{'':{formatter.current_indent}}Example: {text}\n")
         super().format_options(ctx, formatter)
-        with formatter.section("Data keys (docs/reference/data.md)"):
-            formatter.write_dl([*_rows(str(self.name))])
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for title, name, text in _rows(str(self.name)):
+            groups.setdefault(title, []).append((name, text))
+        explained = ctx.meta.get(_ALL) or _OWN not in groups
+        for title, rows in groups.items():
+            with formatter.section(title):
+                if title == _OWN or explained:
+                    formatter.write_dl(rows)
+                else:
+                    formatter.write_text(", ".join(name for name, _ in rows))
+        if not explained:
+            formatter.write(f"\nAll keys explained: daytwo {self.name} --help-all, or docs/reference/data.md\n")
 
 
 def _words(deploy: str) -> Iterator[str]:
@@ -135,16 +149,30 @@ def example(deploy: str) -> str:
     return shlex.join(["daytwo", deploy, f"{main}={(texts or [json.dumps(registry.examples(main)[0])])[0]}", *dry])
 
 
-def _rows(deploy: str) -> Iterator[tuple[str, str]]:
+def _show_all(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Help with the description of each key."""
+    if wanted:
+        ctx.meta[_ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+def _rows(deploy: str) -> Iterator[tuple[str, str, str]]:
+    """The heading, the name and the description of each key, those that the deploy is about first."""
     from roles.engine.inputs import registry  # noqa: PLC0415 - only for help: it imports all models
 
     reads = keys_of(deploy)
+    found: list[tuple[str, str, str]] = []
     shown: set[str] = set()
     for key in registry.every():
         if key.name in reads and key.name not in shown and {deploy, registry.EVERY_DEPLOY} & {*key.declared.deploys}:
             shown.add(key.name)
             default = "" if key.default is None else f" [default: {json.dumps(key.default)}]"
-            yield key.name, f"{key.description}{default}"
+            consent = key.description.startswith("consent: ")
+            own = (len(key.declared.deploys) <= _FEW or key.name in _PLAIN) and key.name != "only"
+            title = _CONSENTS if consent else _OWN if own and registry.EVERY_DEPLOY not in key.declared.deploys else _COMMON
+            found.append((title, key.name, f"{key.description.removeprefix('consent: ')}{default}"))
+    yield from sorted(found, key=lambda one: (_OWN, _CONSENTS, _COMMON).index(one[0]))
 
 
 class Deploys(click.Group):
@@ -173,6 +201,9 @@ class Deploys(click.Group):
                 click.Option(["--data"], multiple=True, metavar="KEY=VALUE", help="The same as KEY=VALUE alone."),
                 click.Option(["--limit"], multiple=True, metavar="HOST", help="Only these hosts, groups or patterns."),
                 click.Option(["-v", "--verbose"], count=True, help="Show what pyinfra says, too."),
+                click.Option(
+                    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_show_all, help="Show help with all keys."
+                ),
             ],
             help=summary(name),
             short_help=brief(summary(name)),

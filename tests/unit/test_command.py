@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -46,10 +47,12 @@ def test_it_lists_every_deploy_and_whether_it_changes_something() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_help_has_every_key_that_the_deploy_reads(name: str) -> None:
-    shown = said(name, "--help")
+    shown, short = said(name, "--help-all"), said(name, "--help")
     keys = {key for key, deploys in registry.readers().items() if {name, registry.EVERY_DEPLOY} & deploys}
     own = {key.name for one in registry.every_model() if {name, registry.EVERY_DEPLOY} & {*one.deploys} for key in registry.of(one)}
     assert keys >= own and [key for key in own if f"  {key}" not in shown] == []
+    assert [key for key in own if not re.search(rf"\b{key}\b", short)] == [], "the short help has the names of all keys"
+    assert len(short.splitlines()) <= len(shown.splitlines())
 
 
 @pytest.mark.parametrize(
