@@ -115,5 +115,5 @@ def test_the_figures_of_the_page_are_those_of_scale_json(name: str) -> None:
 def test_each_table_of_the_page_is_filled() -> None:
     page = (publish.DOCS / "scale.md").read_text()
     found = re.findall(r"<!-- table: (\w+) -->\n(.*?)<!-- end -->", page, re.DOTALL)
-    assert [name for name, _ in found] == ["compared", "alone", "lines"]
+    assert [name for name, _ in found] == ["compared", "alone", "lines", "plans"]
     assert all(table.count("\n") > 2 for _, table in found)
