@@ -16,10 +16,7 @@ ASKED = {
     "gate-on", "gate-off", "control-plane-flag", "roll-out-halted", "node-did-not-come-back", "api-server-down", "roll-back",
     "before-an-upgrade", "budgets-that-block", "drain-a-node", "eviction-thresholds", "priority-classes", "resize", "air-gapped-node",
     "static-cpu-manager", "reboot", "metrics-api", "autoscaler-unknown", "scale-on-cpu", "right-size", "turn-off", "turn-off-for-the-night",
-    "reclaimable-machine",
-    "wake-for-a-deployment",
-    "static-cpu-manager", "reboot", "metrics-api", "autoscaler-unknown", "scale-on-cpu", "right-size", "turn-off",
-    "machine-does-not-wake", "turn-off-for-the-night",
+    "reclaimable-machine", "wake-for-a-deployment", "machine-does-not-wake",
 }  # fmt: skip
 
 
