@@ -14,6 +14,7 @@ from roles.engine.proof import survey
 from roles.engine.shadow import KINDS_OF_SHADOW, Move, shadow_control_plane
 from roles.node_autoscaler.decide import Situation
 from roles.node_autoscaler.decision import Decision
+from roles.sleeping import due_now
 
 
 class Cluster:
@@ -32,7 +33,8 @@ class Cluster:
         hosts = hosts_of(live.of("Node"), self._fleet.inventory)
         keeper = kept.Keeper(live, now, servers={node for node, host in hosts.items() if host.is_control_plane}, known=hosts)
         switched = [node for node, host in hosts.items() if host.name in self._switched]
-        return Situation(keeper, self._machines, {node: host.name for node, host in hosts.items()}, switched)
+        named = {node: host.name for node, host in hosts.items()}
+        return Situation(keeper, self._machines, named, switched, due=due_now(live.of("Node"), now))
 
     def confirms(self, now: Situation, decision: Decision) -> str:
         """Why the cluster's scheduler would not place the pods that machines are woken for; "" if it does. Raises ShadowError."""
