@@ -39,6 +39,7 @@ def test_it_lists_every_deploy_and_whether_it_changes_something() -> None:
     looks, _, changes = shown.partition("Look, change nothing:\n")[2].partition("Change:\n")
     reads_only = {name for one in registry.every_model() for name in one.deploys if one.changes == registry.Changes.NOTHING}
     writes = {name for one in registry.every_model() for name in one.deploys if one.changes > registry.Changes.NOTHING}
+    writes.add("node_autoscaler")  # by the deploys that it starts
     for name in NAMES:
         there = changes if name in writes else looks
         assert f"  {name} " in there, name
