@@ -58,9 +58,10 @@ class Wanted:
 @dataclass(frozen=True)
 class NodeSigns:
     """`delay`: how long logind waits for locks, in seconds; None: it did not answer. `open_files`: the limit of the process;
-    `oom_score_adj`: its adjustment; `ports`: where it listens (TCP). `pod_limits`: memory.max of the cgroup of all pods, in each driver's
-    place. `log`: the last line that it has written. `written`: by path inside the container the file as the process sees it, and the
-    node's own. `certificates`: PEM, by file; `anonymous`: HTTP statuses without credentials, by URL (0: no answer)."""
+    `oom_score_adj`: its adjustment; `ports`: where it listens (TCP). `pod_limits`: memory.max, or cgroup v1's
+    memory.limit_in_bytes, of the cgroup of all pods, in each driver's place. `log`: the last line that it has written. `written`: by path
+    inside the container the file as the process sees it, and the node's own. `certificates`: PEM, by file. `anonymous`: HTTP statuses
+    without credentials, by URL (0: no answer)."""
 
     inhibitors: tuple[Inhibitor, ...] = ()
     delay: float | None = None

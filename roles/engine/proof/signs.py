@@ -160,17 +160,17 @@ def _pod_limit(look: Look, value: Any) -> Found:
     (getNodeAllocatableInternalAbsolute). The cgroup of another driver may be left from before."""
     limits = [limit for text in look.node.pod_limits if (limit := digits(text)) is not None]
     if not limits:
-        return unknown("the limit of all pods together (memory.max of kubepods): it cannot be read")
+        return unknown("the limit of all pods together (memory limit of kubepods): it cannot be read")
     enforced = "pods" in (look.configuration.get("enforceNodeAllocatable") or ())
     try:
         node = look.api_node()
         reserved = allocatable.reservation({**look.configuration, "evictionHard": {}}, node)["memory"] if enforced else 0
         wanted = int(amounts.listed(status_of(node)["capacity"])["memory"] - reserved)
     except (ValueError, KeyError, TypeError):
-        return unknown("the limit of all pods together (memory.max of kubepods): the node's capacity cannot be read")
+        return unknown("the limit of all pods together (memory limit of kubepods): the node's capacity cannot be read")
     if not any(abs(limit - wanted) < _ROUNDED for limit in limits):
-        return missing(f"all pods together may use {_memory(max(limits))} (memory.max of kubepods), not {_memory(wanted)}")
-    return shown(f"memory.max of kubepods is {_memory(wanted)}")
+        return missing(f"all pods together may use {_memory(max(limits))} (memory limit of kubepods), not {_memory(wanted)}")
+    return shown(f"memory limit of kubepods is {_memory(wanted)}")
 
 
 def _memory(size: int) -> str:
@@ -426,7 +426,7 @@ SIGNS: Final = (
         _allocatable("cpu", "memory"), waits=True,
     ),
     Sign(
-        _KUBELET, "systemReserved|kubeReserved", "memory.max of the cgroup of all pods (kubepods)", _pod_limit, ("cgroups",), waits=True,
+        _KUBELET, "systemReserved|kubeReserved", "memory limit of the cgroup of all pods (kubepods)", _pod_limit, ("cgroups",), waits=True,
     ),
     Sign(_KUBELET, "evictionHard", "memory in the node's Allocatable", _allocatable("memory"), waits=True),
     Sign(_KUBELET, "nodeLeaseDurationSeconds", "leaseDurationSeconds of the node's Lease", _lease, waits=True),

@@ -65,12 +65,13 @@ def targets_of(workflow: str) -> set[str]:
     return set(re.findall(r"make ([a-z-]+)'", str(jobs)))
 
 
-def test_the_commands_for_autoscaling_are_those_of_runbooks() -> None:
+def test_the_commands_for_autoscaling_and_for_fewer_machines_are_those_of_runbooks() -> None:
     """So a test runs each of them on a real cluster, with real load: test_from_no_metrics_api_to_four_pods_and_back."""
     section = (ROOT / "README.md").read_text().partition("**Autoscaling on your own machines**")[2].partition("\nNext: ")[0]
-    books = "".join((ROOT / f"docs/runbooks/{name}.md").read_text() for name in ("metrics-api", "scale-on-cpu"))
+    names = ("metrics-api", "scale-on-cpu", "turn-off-for-the-night", "wake-for-a-deployment")
+    books = "".join((ROOT / f"docs/runbooks/{name}.md").read_text() for name in names)
     commands = [line.partition("#")[0].strip() for line in section.splitlines() if line.startswith("    pyinfra ")]
-    assert len(commands) == 6
+    assert len(commands) == 9
     for command in commands:
         assert f"$ {command.replace('inventories/mine.py', 'inventories/prod.py')}\n" in books, command
 
