@@ -142,7 +142,9 @@ def test_a_cheaper_machine_that_is_lent_and_taken_back(lab: Lab, tmp_path: Path)
     finally:
         client.end()
     assert client.lost == [] and client.asked > 1000
-    pyinfra("rollback", *data(run=operator.run_of(lent)), "-y", inventory=where).ended(0)
+    # Four machines are off, and their records are not read.
+    undo = pyinfra("rollback", *data(run=operator.run_of(lent), skip_unreachable="true"), "-y", inventory=where).ended(1)
+    operator.says(undo, "NOT ALL READ: 1 done")
 
 
 def waiting(lab: Lab) -> list[str]:
