@@ -1,7 +1,4 @@
-"""Consolidation: which nodes the work could do without, what that saves, and what keeps the others; and their way out of service.
-
-For a process that decides itself, which plan is carried out: roles/consolidation/carrying.py.
-"""
+"""Consolidation: which nodes the work could do without, what that saves, and what keeps the others; and their way out of service."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from roles.consolidation import hours, kept, model, owners, page, plan, report
 from roles.consolidation.carry_model import CarryOptions
-from roles.consolidation.carrying import Carrying, carry_out
 from roles.consolidation.dump import as_dump
 from roles.consolidation.judging import Judge
 from roles.consolidation.model import (
@@ -184,12 +180,6 @@ DOCUMENTS = {"consolidate": ConsolidationReport}
 __all__ = [
     "DATA_KEYS",
     "DOCUMENTS",
-    "Asked",
-    "CarryOptions",
-    "Carrying",
-    "ConsolidationRun",
-    "Judge",
-    "carry_out",
     "consolidate",
     "hosts_of",
     "hours",
@@ -197,5 +187,4 @@ __all__ = [
     "model",
     "owners",
     "plan",
-    "prepare",
 ]

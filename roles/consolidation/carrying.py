@@ -1,13 +1,5 @@
-"""Carries a plan out, node by node: `Carrying` has the steps, and knows no run; `carry_out` works on them in a context that it is given.
-
-    judge = Judge(machines, hosts, servers, options, chosen)         # judging.py: `chosen` are the names of the Nodes that may go
-    found, notes = judge.plan(live, now)                             # what the planner makes of that
-    carrying, texts = prepare(fleet, run_options, Asked(options, CarryOptions(), PowerOptions()), judge, found, live)  # or DeployError
-    with carrying:                                                   # at its end the shadow control plane is gone
-        carry_out(carrying, context)                                 # the context has the lock, the journal and the voice
-    carrying.steps                                                   # each with its outcome, and how it was proven or why not
-
-`ConsolidationRun` (roles/consolidation/run.py) does the same as a run with a lock, a record, a halt and an undo.
+"""The steps that carry a plan out, node by node. `Carrying` has them, and knows no run; `ConsolidationRun` (roles/consolidation/run.py)
+works on them with a lock, a record, a halt and an undo.
 
 First the machines wake that the plan wakes. Then all nodes that go are cordoned, so that no replacement comes to one that goes next. Then
 each in its turn: judged again, drained, and powered off or left cordoned. A node whose judgement has changed is skipped, and uncordoned.
@@ -212,27 +204,3 @@ class Carrying:
             return Undone(f"{why}; {self._given_back(one, context)}")
         except Exception as other:
             return RevertFailed(f"{why}. It may still be cordoned ({other}): the same command, run again, continues; see {DOCUMENT}")
-
-
-def carry_out(carrying: Carrying, context: StepContext) -> list[ClusterStep]:
-    """Work on all steps, one after the other, until one fails or `context.stopped()`; then the nodes whose turns did not begin are
-    uncordoned. Returns the steps, with their outcomes. Raises what the lock and the journal raise."""
-    halted = ""
-    for step in carrying.steps:
-        halted = halted or context.stopped()
-        if halted:
-            break
-        context.note({**step.about, "event": "plan", "object": step.name, "what": step.action})
-        try:
-            step.outcome = "failed"
-            step.how = step.write(context)
-            step.outcome = "done"
-        except Exception as error:
-            step.outcome, step.why = getattr(error, "outcome", "failed"), str(error) or repr(error)
-            halted = "" if step.outcome == Skipped.outcome else step.why
-        context.say(f"  {step.name}: {step.outcome}: {step.how or step.why}")
-        context.note({"event": "end", "object": step.name, "outcome": step.outcome, "why": step.why, "how": step.how})
-    if halted:
-        for step, said in carrying.give_back(context):
-            context.say(f"  {step.name}: {said}")
-    return carrying.steps

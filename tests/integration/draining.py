@@ -54,6 +54,13 @@ def cordon_of(lab: Lab, node: str) -> tuple[bool, str]:
     return bool(item["spec"].get("unschedulable")), str(read_mark(item) or "")
 
 
+def fate(lab: Lab, node: str) -> tuple[bool, str, str]:
+    """Whether it is cordoned, and the purpose and reason of daytwo's mark."""
+    item = get(lab, "node", node)
+    mark = read_mark(item)
+    return bool(item["spec"].get("unschedulable")), mark.purpose if mark else "", mark.why if mark else ""
+
+
 def container(command: str = "", **more: Any) -> dict[str, Any]:
     made = {"name": "app", "image": f"{images.REPOSITORY}/app:1", "imagePullPolicy": "Never", **more}
     return {**made, "command": ["/bin/sh", "-c", command]} if command else made

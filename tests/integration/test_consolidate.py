@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from roles.engine.outage import read_mark
-from tests.integration.draining import ANYWHERE, budget, cleaned, get, killed, on, only_on, own_namespace, workload
+from tests.integration.draining import ANYWHERE, budget, cleaned, fate, killed, on, only_on, own_namespace, workload
 from tests.integration.operator import Outcome, Started, data, inventory_of_the_lab, pyinfra, refused, run_of, says, wait_for
 from tests.integration.serving import SERVE, Client, service
 from tests.lab import Lab, bmc
@@ -37,13 +36,6 @@ def arguments(**values: str) -> list[str]:
 
 def consolidate(where: str, *more: str, **values: str) -> Outcome:
     return pyinfra("consolidate", *arguments(**values), *(more or ("-y",)), inventory=where)
-
-
-def fate(lab: Lab, node: str) -> tuple[bool, str, str]:
-    """Whether it is cordoned, and the purpose and reason of daytwo's mark."""
-    item = get(lab, "node", node)
-    mark = read_mark(item)
-    return bool(item["spec"].get("unschedulable")), mark.purpose if mark else "", mark.why if mark else ""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -17,7 +17,7 @@ from roles.engine.outage import read_mark
 from roles.engine.outage.mark import OUTAGE
 from roles.engine.power import HostPower, PowerError, Switch, switch_of
 from tests.integration import operator, reading
-from tests.integration.draining import get
+from tests.integration.draining import fate, get
 from tests.integration.operator import ROOT, Outcome, data, pyinfra, refused, run_of, says, wait_for
 from tests.integration.reading import Desk, Reading
 from tests.lab import Lab, bmc
@@ -45,13 +45,6 @@ def inventory(folder: Path, **power: dict[str, Any]) -> str:
 
 def power(where: str, *arguments: str, **values: str) -> Outcome:
     return pyinfra("power", *data(**values), *arguments, "-y", inventory=where)
-
-
-def fate(lab: Lab, node: str) -> tuple[bool, str, str]:
-    """Whether it is cordoned, and the purpose and reason of daytwo's mark."""
-    item = get(lab, "node", node)
-    mark = read_mark(item)
-    return bool(item["spec"].get("unschedulable")), mark.purpose if mark else "", mark.why if mark else ""
 
 
 def until(switch: Switch, state: str) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from roles.consolidation.carrying import LEFT_CORDONED, POWERED_OFF, Carrying, Leaving, carry_out
+from roles.consolidation.carrying import LEFT_CORDONED, POWERED_OFF, Carrying, Leaving
 from roles.consolidation.judging import Judge, half_done, kept_on, why_not
 from roles.consolidation.kept import CONSOLIDATION
 from roles.consolidation.model import ConsolidateOptions, Machines
 from roles.consolidation.run import UNDO, ways_back
-from roles.engine.context import ClusterStep
+from roles.engine.context import ClusterStep, Skipped, StepContext
 from roles.engine.kube.field_managers import FIELD_MANAGER
 from roles.engine.objects import NotDone
 from roles.engine.outage import DrainConsents, Mark, read_mark
@@ -28,6 +28,28 @@ from tests.unit.placement.cluster import node as placed
 
 RUN, OLD = "r20260102-000000-bbbb", "r20260101-000000-aaaa"
 BOOT = "00000000-53a4-4b4b-9f4f-0123456789ab"
+
+
+def carry_out(carrying: Carrying, context: StepContext) -> list[ClusterStep]:
+    """As a run does, without its lock and its record: step by step until one fails or it is stopped, then what did not begin is given
+    back."""
+    halted = ""
+    for step in carrying.steps:
+        halted = halted or context.stopped()
+        if halted:
+            break
+        try:
+            step.outcome = "failed"
+            step.how = step.write(context)
+            step.outcome = "done"
+        except Exception as error:
+            step.outcome, step.why = getattr(error, "outcome", "failed"), str(error) or repr(error)
+            halted = "" if step.outcome == Skipped.outcome else step.why
+        context.say(f"  {step.name}: {step.outcome}: {step.how or step.why}")
+    if halted:
+        for step, said in carrying.give_back(context):
+            context.say(f"  {step.name}: {said}")
+    return carrying.steps
 
 
 class World:
