@@ -1,5 +1,5 @@
-"""Show which nodes the work could do without now: what that saves, which pods would move where, and why the other nodes stay. Without
---dry, take these nodes out of service: drained, and powered off or left cordoned.
+"""Take nodes out of service that the work can do without now: drained, and powered off or left cordoned. With --dry, show which they are,
+what that saves, which pods would move where, and why the other nodes stay.
 
 pyinfra inventories/prod.py deploys/consolidate.py --dry
 pyinfra inventories/prod.py deploys/consolidate.py --data nodes=w4,w5 --data max_moves=20 --dry
